@@ -350,6 +350,23 @@ mod tests {
     }
 
     #[test]
+    fn while_compactions_lack_room_only_deletions_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = room(folder.path(), 0);
+        let (mut put, mut delete) = (WriteBuffer::new(), WriteBuffer::new());
+        put.put(Keyspace::Record, b"k", b"v");
+        delete.delete(Keyspace::Record, b"k");
+        assert_eq!(room.admit(&put), Ok(Admission::AtOnce));
+        assert!(matches!(room.refuse_for_compactions(), KvError::Unavailable(_)));
+        assert!(room.compactions_lack_room() && room.is_short());
+        assert!(room.admit(&put).is_err());
+        assert_eq!(room.admit(&delete), Ok(Admission::AtOnce));
+        room.note_compactions(CompactionRoom::Enough);
+        assert!(!room.is_short());
+        assert_eq!(room.admit(&put), Ok(Admission::AtOnce));
+    }
+
+    #[test]
     fn below_the_reserve_only_deletions_go_on() {
         let folder = tempfile::tempdir().unwrap();
         let mut room = room(folder.path(), 0);
