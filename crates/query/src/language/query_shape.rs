@@ -10,6 +10,7 @@ use std::fmt;
 
 use mayfly_base::Namespace;
 use mayfly_mql::matcher::{is_operator_document, joined};
+use mayfly_value::arguments::convert::truth;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 use sha2::{Digest, Sha256};
 
@@ -307,6 +308,25 @@ fn append_operator(operator: RawElement<'_>, out: &mut DocBuilder) {
                 append_operators(item, out.push_document());
                 out.end();
             }
+            out.end();
+        }
+        // As in the reference, these are parts of the shape: the types, whether a value must exist,
+        // and the number of items.
+        ("$type", value) => {
+            out.start_array(name);
+            match value {
+                RawValue::Array(types) => types.iter().for_each(|it| drop(out.push(it.value()))),
+                one => drop(out.push(one)),
+            }
+            out.end();
+        }
+        ("$exists", value) => {
+            let exists = !matches!(value, RawValue::Null) && truth(value).unwrap_or(true);
+            out.append(name, exists);
+        }
+        ("$all", RawValue::Array(items)) => {
+            out.start_array(name);
+            items.iter().for_each(|item| drop(out.push(type_of(item.value()).as_str())));
             out.end();
         }
         (_, RawValue::Document(inner)) if is_area(name) => append_types(name, inner, out),
