@@ -1,7 +1,7 @@
 //! Scans of stored entries in RocksDB.
 
 use mayfly_kv::scan::{Cursor, ScanRequest};
-use mayfly_kv::{Direction, KeyRange, Keyspace, KvResult};
+use mayfly_kv::{Direction, KeyRange, Keyspace, KvResult, ScanEnd};
 use rocksdb::{DB, DBRawIteratorWithThreadMode};
 
 use crate::health::read_failed;
@@ -49,6 +49,22 @@ impl<'s> RocksCursor<'s> {
             _ => None,
         };
         RocksCursor { iterator, direction, walk }
+    }
+
+    /// Counts the entries from the present one on, up to `max`, and at least one if there is one.
+    /// Keys and values are not looked at.
+    pub(crate) fn count(&mut self, max: usize) -> KvResult<(usize, ScanEnd)> {
+        let mut entries = 0;
+        while self.iterator.valid() {
+            entries += 1;
+            if entries >= max {
+                let last_key = self.iterator.key().map(<[u8]>::to_vec).unwrap_or_default();
+                return Ok((entries, ScanEnd::More { last_key }));
+            }
+            self.iterator.next();
+        }
+        self.iterator.status().map_err(|error| read_failed(&error))?;
+        Ok((entries, ScanEnd::Exhausted))
     }
 
     fn step(&mut self) {

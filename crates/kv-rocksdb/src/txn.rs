@@ -30,6 +30,7 @@ pub(crate) const CAPS: Caps = Caps {
     max_txn_age_ms: u64::MAX,
     durable: true,
     clusters_records: false,
+    late_inserts: false,
 };
 
 /// From this many adjacent records on a run bypasses the record cache.
@@ -385,6 +386,27 @@ impl Txn for RocksTxn {
         merged_scan(&mut cursor, &self.buffer, request, visit)
     }
 
+    fn count(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        max: usize,
+    ) -> KvResult<(usize, ScanEnd)> {
+        if range.is_empty() {
+            return Ok((0, ScanEnd::Exhausted));
+        }
+        if keyspace != Keyspace::Record && !self.buffer.touches(keyspace) {
+            return RocksCursor::new(&self.store, self.snapshot(), keyspace, range).count(max);
+        }
+        let mut entries = 0;
+        let limit = ScanLimit::rows(max);
+        let end = self.scan(keyspace, range, Direction::Forward, limit, &mut |_, _| {
+            entries += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok((entries, end))
+    }
+
     fn scan_retired(
         &self,
         keyspace: Keyspace,
@@ -403,7 +425,7 @@ impl Txn for RocksTxn {
         &self,
         keyspace: Keyspace,
         ranges: &[KeyRange],
-        direction: Direction,
+        (direction, page): (Direction, usize),
         visit: &mut RangesVisitor<'_>,
     ) -> KvResult<(usize, ScanEnd)> {
         if ranges.len() > 1 && !self.buffer.touches(keyspace) {
@@ -419,7 +441,7 @@ impl Txn for RocksTxn {
                 },
             );
         }
-        scan_each(self, keyspace, ranges, direction, visit)
+        scan_each(self, keyspace, ranges, (direction, page), visit)
     }
 
     fn reserve(&mut self, bytes: usize) {

@@ -14,8 +14,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Caps, Direction, EachValue, Engine, EngineWrapper, Guard, HeldSnapshot, Ingest, KeyRange,
-    Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
+    Caps, Direction, EachValue, Engine, EngineWrapper, Guard, HeldSnapshot, Ingest, InsertCheck,
+    KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, TxnOptions,
+    Visitor,
 };
 
 /// The narrowest limits among known engines: 1 KiB keys, 1 MB values, 10 MB and five seconds a
@@ -28,6 +29,7 @@ pub const NARROW_LIMITS: Caps = Caps {
     max_txn_age_ms: 5_000,
     durable: false,
     clusters_records: false,
+    late_inserts: false,
 };
 
 /// The faults to inject. By default none.
@@ -43,6 +45,8 @@ pub struct ChaosOptions {
     pub short_pages: bool,
     /// Reported as [`Caps::clusters_records`].
     pub clusters_records: bool,
+    /// Whether only the commit refuses inserts of present keys, where the caller allows it.
+    pub late_inserts: bool,
     /// Limits enforced in addition to the engine's own: sizes as `TooLarge`, age as `TooOld`.
     pub limits: Option<Caps>,
 }
@@ -85,7 +89,8 @@ impl EngineWrapper for ChaosEngine {
     fn caps(&self) -> Caps {
         let (caps, options) = (self.inner.caps(), *self.options.lock());
         let clusters_records = caps.clusters_records || options.clusters_records;
-        let caps = Caps { clusters_records, ..caps };
+        let late_inserts = caps.late_inserts || options.late_inserts;
+        let caps = Caps { clusters_records, late_inserts, ..caps };
         options.limits.map_or(caps, |limits| narrower(caps, limits))
     }
 
@@ -99,6 +104,7 @@ impl EngineWrapper for ChaosEngine {
             random: Mutex::new(SmallRng::seed_from_u64(self.random.lock().random())),
             begun: self.clock.monotonic_micros(),
             clock: Arc::clone(&self.clock),
+            inserted_present: false,
         }))
     }
 
@@ -131,6 +137,7 @@ fn narrower(a: Caps, b: Caps) -> Caps {
         max_txn_age_ms: a.max_txn_age_ms.min(b.max_txn_age_ms),
         durable: a.durable,
         clusters_records: a.clusters_records || b.clusters_records,
+        late_inserts: a.late_inserts || b.late_inserts,
     }
 }
 
@@ -169,6 +176,7 @@ impl HeldSnapshot for ChaosHeld {
             random: Mutex::new(SmallRng::seed_from_u64(self.random.lock().random())),
             begun: self.begun,
             clock: Arc::clone(&self.clock),
+            inserted_present: false,
         }))
     }
 }
@@ -180,6 +188,8 @@ struct ChaosTxn {
     random: Mutex<SmallRng>,
     begun: i64,
     clock: Arc<dyn Clock>,
+    /// Whether an inserted key was present.
+    inserted_present: bool,
 }
 
 impl ChaosTxn {
@@ -227,7 +237,7 @@ impl Txn for ChaosTxn {
         &self,
         keyspace: Keyspace,
         ranges: &[KeyRange],
-        direction: Direction,
+        (direction, page): (Direction, usize),
         visit: &mut RangesVisitor<'_>,
     ) -> KvResult<(usize, ScanEnd)> {
         self.check_age()?;
@@ -235,7 +245,7 @@ impl Txn for ChaosTxn {
             true => self.random.lock().random_range(1..=3),
             false => usize::MAX,
         };
-        self.inner.scan_ranges(keyspace, ranges, direction, &mut |at, key, value| {
+        self.inner.scan_ranges(keyspace, ranges, (direction, page), &mut |at, key, value| {
             left -= 1;
             visit(at, key, value)?;
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -260,6 +270,23 @@ impl Txn for ChaosTxn {
     fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
         self.check_write(key, value, guard)?;
         self.inner.put(keyspace, key, value, guard)
+    }
+
+    fn insert(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        check: InsertCheck,
+        taken: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        self.check_write(key, value, Guard::Checked)?;
+        if check == InsertCheck::AtOnce || !self.options.late_inserts {
+            return self.inner.insert(keyspace, key, value, check, taken);
+        }
+        self.inserted_present |= self.inner.get_locked(keyspace, key, &mut |_| {})?;
+        self.inner.put(keyspace, key, value, Guard::Derived)?;
+        Ok(true)
     }
 
     fn put_with_gap(
@@ -294,7 +321,7 @@ impl Txn for ChaosTxn {
         if self.inner.size().1 == 0 {
             return self.inner.commit();
         }
-        if self.happens(self.options.conflict_probability) {
+        if self.inserted_present || self.happens(self.options.conflict_probability) {
             return Err(KvError::Conflict);
         }
         if self.happens(self.options.unknown_commit_probability) {

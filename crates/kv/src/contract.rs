@@ -9,12 +9,16 @@
 //! 3. A scan continues from its last key in any later snapshot.
 //! 4. Transaction bodies can be run again; they have no side effects.
 //! 5. After a failed durable write the engine refuses further writes ([`KvError::Fenced`]).
+//! 6. A call that reads may be a round trip over a network; writes are sent with the commit.
+//!    Therefore one call reads many keys, a key and the one that its value names, many ranges, or
+//!    the number of entries; and an insert looks nothing up before the commit, where the engine
+//!    allows it ([`InsertCheck`]). `round_trips` counts the calls.
 //!
 //! The contract is synchronous: an embedded engine answers in microseconds, and an engine across a
 //! network is called from sections that are allowed to block.
 
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -127,6 +131,9 @@ pub struct Caps {
     /// Whether saving a look-up by `_id` is worth more than storing records in insertion order:
     /// true where each look-up is a network round trip.
     pub clusters_records: bool,
+    /// Whether an insert of a present key may be refused only by the commit
+    /// ([`InsertCheck::AtCommit`]): true where looking the key up is a network round trip.
+    pub late_inserts: bool,
 }
 
 /// Options of a new transaction.
@@ -145,6 +152,15 @@ pub enum Guard {
     /// writes a certain other, checked key ever writes this one (an index entry that contains its
     /// record's key, an oplog entry under a fresh timestamp). An engine may skip its own check.
     Derived,
+}
+
+/// When an insert of a key that is present is refused: [`Txn::insert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InsertCheck {
+    /// By the insert.
+    AtOnce,
+    /// By the insert, or by the commit if [`Caps::late_inserts`] is true.
+    AtCommit,
 }
 
 /// The bit that an engine sets in the first byte of a value to retire it: [`Txn::retire`].
@@ -170,11 +186,66 @@ pub type RangesVisitor<'v> = dyn FnMut(usize, &[u8], &[u8]) -> ControlFlow<()> +
 /// call.
 pub type EachValue<'v> = dyn FnMut(usize, &[u8]) -> ControlFlow<()> + 'v;
 
+/// How a value names the key of another one: the key is a prefix, and a part of the value.
+#[derive(Clone, Debug)]
+pub struct NamedKey<'k> {
+    /// The keyspace of the key.
+    pub keyspace: Keyspace,
+    /// The first bytes of the key.
+    pub prefix: &'k [u8],
+    /// The part of the value with the other bytes of the key.
+    pub part: Range<usize>,
+}
+
+impl NamedKey<'_> {
+    /// The key that this value names; `None` if the value is too short.
+    pub fn of(&self, value: &[u8]) -> Option<Vec<u8>> {
+        Some([self.prefix, value.get(self.part.clone())?].concat())
+    }
+}
+
+/// Receives a value, and the value of the key that it names, if there is one. The slices are valid
+/// only during the call.
+pub type ThroughVisitor<'v> = dyn FnMut(&[u8], Option<&[u8]>) + 'v;
+
 /// A transaction over a snapshot. Dropping it rolls back.
 pub trait Txn: Send {
     /// Reads one key, own writes included. The closure receives the value; returns false when the
     /// key is absent.
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool>;
+
+    /// Reads one key and the key that its value names ([`Txn::get`]). Returns false when the first
+    /// key is absent.
+    fn get_through(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        read_through(
+            &|keyspace, key, see| self.get(keyspace, key, see),
+            (keyspace, key),
+            named,
+            see,
+        )
+    }
+
+    /// Counts the entries of a range, own writes included, up to `max`. Returns the end of the
+    /// range that was counted, as a scan would.
+    fn count(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        max: usize,
+    ) -> KvResult<(usize, ScanEnd)> {
+        let (mut entries, forward) = (0, Direction::Forward);
+        let end = self.scan(keyspace, range, forward, ScanLimit::rows(max), &mut |_, _| {
+            entries += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok((entries, end))
+    }
 
     /// Reads many keys, own writes included. The closure receives (index in `keys`, value) of the
     /// present ones in the order of `keys`, which may be any order, until it breaks off. An engine
@@ -247,16 +318,17 @@ pub trait Txn: Send {
 
     /// Visits the entries of several ranges like one call of [`Txn::scan`] for each; the closure
     /// receives the index of the range. The ranges are disjoint, and in the order of the scan.
-    /// Returns the index of the range at which it ended, and how that one ended; all ranges before
-    /// it are exhausted.
+    /// `page` is the number of rows that the visitor probably wants of all ranges together, as in
+    /// [`ScanLimit`]. Returns the index of the range at which it ended, and how that one ended; all
+    /// ranges before it are exhausted.
     fn scan_ranges(
         &self,
         keyspace: Keyspace,
         ranges: &[KeyRange],
-        direction: Direction,
+        (direction, page): (Direction, usize),
         visit: &mut RangesVisitor<'_>,
     ) -> KvResult<(usize, ScanEnd)> {
-        scan_each(self, keyspace, ranges, direction, visit)
+        scan_each(self, keyspace, ranges, (direction, page), visit)
     }
 
     /// Announces that about this many bytes of keys and values will be written, so that the engine
@@ -267,6 +339,29 @@ pub trait Txn: Send {
 
     /// Writes a key.
     fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()>;
+
+    /// Writes a key that must be absent. If the key is present, returns false, passes its value to
+    /// `taken`, and writes nothing.
+    ///
+    /// With [`InsertCheck::AtCommit`] it may return true although the key is present; then the
+    /// commit fails with [`KvError::Conflict`]. The body is run again with
+    /// [`InsertCheck::AtOnce`], and only then reads the present value.
+    fn insert(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        check: InsertCheck,
+        taken: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        let _ = check;
+        if self.get_locked(keyspace, key, taken)? {
+            return Ok(false);
+        }
+        // The look-up holds the lock.
+        self.put(keyspace, key, value, Guard::Derived)?;
+        Ok(true)
+    }
 
     /// Writes a key whose value has a gap of eight bytes at offset `gap`: [`Txn::fill_gaps`] fills
     /// it before the commit. Until then reads of the transaction return the value as passed.
@@ -311,6 +406,29 @@ pub trait Txn: Send {
     fn commit(self: Box<Self>) -> KvResult<()>;
 }
 
+type ReadOne<'r> = dyn Fn(Keyspace, &[u8], &mut dyn FnMut(&[u8])) -> KvResult<bool> + 'r;
+
+/// Reads a key and the key that its value names with two reads.
+fn read_through(
+    read: &ReadOne<'_>,
+    (keyspace, key): (Keyspace, &[u8]),
+    named: &NamedKey<'_>,
+    see: &mut ThroughVisitor<'_>,
+) -> KvResult<bool> {
+    let mut first = Vec::new();
+    if !read(keyspace, key, &mut |value| first.extend_from_slice(value))? {
+        return Ok(false);
+    }
+    let found = match named.of(&first) {
+        Some(key) => read(named.keyspace, &key, &mut |second| see(&first, Some(second)))?,
+        None => false,
+    };
+    if !found {
+        see(&first, None);
+    }
+    Ok(true)
+}
+
 /// Visits the entries of several ranges with one scan for each, as [`Txn::scan_ranges`].
 ///
 /// # Errors
@@ -319,12 +437,12 @@ pub fn scan_each(
     txn: &(impl Txn + ?Sized),
     keyspace: Keyspace,
     ranges: &[KeyRange],
-    direction: Direction,
+    (direction, page): (Direction, usize),
     visit: &mut RangesVisitor<'_>,
 ) -> KvResult<(usize, ScanEnd)> {
     for (at, range) in ranges.iter().enumerate() {
         let visit = &mut |key: &[u8], value: &[u8]| visit(at, key, value);
-        let end = txn.scan(keyspace, range, direction, ScanLimit::NONE, visit)?;
+        let end = txn.scan(keyspace, range, direction, ScanLimit::page(page), visit)?;
         if end != ScanEnd::Exhausted {
             return Ok((at, end));
         }
@@ -424,6 +542,20 @@ pub trait Engine: Send + Sync {
         see: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool>;
 
+    /// Reads one key and the key that its value names, as [`Engine::get_once`] does. The two
+    /// values may be of different states. Returns false when the first key is absent.
+    fn get_through_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        let read =
+            &|keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])| self.get_once(keyspace, key, see);
+        read_through(read, (keyspace, key), named, see)
+    }
+
     /// Removes keys of a range that is no longer read or written, at most about `max` keys a call.
     /// The removal is not transactional, and a crash may undo it; the caller then calls again.
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd>;
@@ -468,6 +600,27 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// Errors of the engine; only space is lost.
     fn compact_range(&self, _: Keyspace, _: &KeyRange) -> KvResult<()> {
+        Ok(())
+    }
+
+    /// Keeps the engine's files as they are, so that another program can copy them: writes what is
+    /// buffered, begins no compaction, and deletes no file. Returns whether running compactions have
+    /// ended; the caller calls again until they have. Nobody may write until [`release_files`]
+    /// was called.
+    ///
+    /// [`release_files`]: Engine::release_files
+    ///
+    /// # Errors
+    /// Errors of the engine; the files must be released then, too.
+    fn hold_files(&self) -> KvResult<bool> {
+        Ok(true)
+    }
+
+    /// Ends [`hold_files`](Engine::hold_files).
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn release_files(&self) -> KvResult<()> {
         Ok(())
     }
 

@@ -13,6 +13,7 @@ pub mod contract;
 pub mod key_hash;
 pub mod memory;
 mod range;
+pub mod round_trips;
 pub mod scan;
 pub mod wrapper;
 pub mod write_buffer;
@@ -20,5 +21,8 @@ pub mod write_buffer;
 pub use chaos::{ChaosEngine, ChaosOptions};
 pub use contract::*;
 pub use memory::MemoryEngine;
-pub use range::{Direction, KeyRange, ScanEnd, ScanLimit, prefix_end};
+pub use range::{
+    Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanEnd, ScanLimit, next_page, prefix_end,
+};
+pub use round_trips::{RoundTripCounter, RoundTrips};
 pub use wrapper::EngineWrapper;

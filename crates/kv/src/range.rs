@@ -56,22 +56,64 @@ pub enum Direction {
     Backward,
 }
 
+/// Rows of the first page of a scan whose caller knows nothing better.
+pub const FIRST_PAGE: usize = 16;
+/// The most rows of a page.
+pub const MAX_PAGE: usize = 1024;
+/// Each page has this many times as many rows as the one before it.
+const PAGE_GROWTH: usize = 4;
+
+/// The rows of the page after one with this many rows.
+pub fn next_page(rows: usize) -> usize {
+    rows.saturating_mul(PAGE_GROWTH).min(MAX_PAGE)
+}
+
 /// The limits at which a scan pauses. It visits at least one entry if there is one.
+///
+/// An engine in another process sends the entries in pages. The caller says how many rows it
+/// probably wants, because the visitor breaks off where it has enough; if it goes on, pages grow
+/// ([`next_page`]). An embedded engine ignores the page.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanLimit {
     /// The number of entries.
     pub rows: usize,
     /// The number of bytes of keys and values.
     pub bytes: usize,
+    /// The rows of the first page, if an engine reads in pages.
+    pub page: usize,
 }
 
 impl ScanLimit {
-    /// A scan with this limit never pauses.
-    pub const NONE: ScanLimit = ScanLimit { rows: usize::MAX, bytes: usize::MAX };
+    /// A scan with this limit never pauses; the visitor may break off soon.
+    pub const NONE: ScanLimit = ScanLimit { rows: usize::MAX, bytes: usize::MAX, page: FIRST_PAGE };
 
-    /// A limit on the number of entries.
-    pub fn rows(rows: usize) -> ScanLimit {
-        ScanLimit { rows, bytes: usize::MAX }
+    /// A scan with this limit never pauses, and the visitor wants all entries.
+    pub const ALL: ScanLimit = ScanLimit { page: MAX_PAGE, ..ScanLimit::NONE };
+
+    /// A limit on the number of entries, of which the visitor wants all.
+    pub const fn rows(rows: usize) -> ScanLimit {
+        ScanLimit { rows, bytes: usize::MAX, page: page_of(rows) }
+    }
+
+    /// A scan that never pauses, for a visitor that probably wants this many entries.
+    pub const fn page(rows: usize) -> ScanLimit {
+        ScanLimit { page: page_of(rows), ..ScanLimit::NONE }
+    }
+
+    /// The same with a limit on the number of bytes of keys and values.
+    #[must_use]
+    pub const fn bytes(self, bytes: usize) -> ScanLimit {
+        ScanLimit { bytes, ..self }
+    }
+}
+
+const fn page_of(rows: usize) -> usize {
+    if rows == 0 {
+        1
+    } else if rows > MAX_PAGE {
+        MAX_PAGE
+    } else {
+        rows
     }
 }
 
@@ -80,10 +122,10 @@ impl ScanLimit {
 pub enum ScanEnd {
     /// The range has no further entry.
     Exhausted,
-    /// The limit was reached or the visitor stopped; continue with [`KeyRange::after`] this key.
-    /// The rest of the range may turn out to be empty.
+    /// The limit was reached, the visitor stopped, or many retired records followed each other;
+    /// continue with [`KeyRange::after`] this key. The rest of the range may turn out to be empty.
     More {
-        /// The last key that was visited.
+        /// The last key that was visited or passed.
         last_key: Vec<u8>,
     },
 }

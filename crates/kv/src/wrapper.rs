@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{
-    Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult, SweepEnd, Txn,
-    TxnOptions,
+    Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult, NamedKey,
+    SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 
 macro_rules! engine_around {
@@ -65,6 +65,7 @@ engine_around! {
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
     fn get_once(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool>;
+    fn get_through_once(&self, keyspace: Keyspace, key: &[u8], named: &NamedKey<'_>, see: &mut ThroughVisitor<'_>) -> KvResult<bool>;
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd>;
     fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>>;
     fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>>;
@@ -72,6 +73,8 @@ engine_around! {
     fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64>;
     fn reclaim_space(&self) -> KvResult<()>;
     fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()>;
+    fn hold_files(&self) -> KvResult<bool>;
+    fn release_files(&self) -> KvResult<()>;
     fn is_nearly_full(&self) -> bool;
     fn checkpoint(&self, folder: &Path) -> KvResult<()>;
     fn stats(&self) -> EngineStats;

@@ -1,12 +1,13 @@
 //! The conformance suite on the memory engine, plain and wrapped in the chaos engine.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::clock::ManualClock;
 use mayfly_kv::chaos::NARROW_LIMITS;
 use mayfly_kv::{
     ChaosEngine, ChaosOptions, Direction, Engine, Guard, KeyRange, Keyspace, KvError, MemoryEngine,
-    ScanEnd, ScanLimit, TxnOptions, conformance,
+    RoundTripCounter, RoundTrips, ScanEnd, ScanLimit, TxnOptions, conformance,
 };
 
 fn chaos(options: ChaosOptions) -> Arc<dyn Engine> {
@@ -23,6 +24,52 @@ fn chaos_without_chaos_conforms() {
     conformance::run(&|| chaos(ChaosOptions::default()));
     let limits = Some(NARROW_LIMITS);
     conformance::run(&|| chaos(ChaosOptions { limits, ..ChaosOptions::default() }));
+}
+
+#[test]
+fn an_engine_with_counted_round_trips_conforms() {
+    let counter = Arc::<RoundTripCounter>::default();
+    conformance::run(&|| {
+        Arc::new(RoundTrips::new(Arc::new(MemoryEngine::new()), counter.clone())) as Arc<dyn Engine>
+    });
+    assert!(counter.take() > 1_000);
+}
+
+#[test]
+fn calls_that_cross_a_network_are_counted() {
+    let counter = Arc::<RoundTripCounter>::default();
+    let engine = RoundTrips::new(Arc::new(MemoryEngine::new()), counter.clone());
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    for n in 0..100_u8 {
+        txn.put(Keyspace::Record, &[n], b"", Guard::Checked).unwrap();
+    }
+    txn.lock(Keyspace::Record, b"locked").unwrap();
+    assert_eq!(counter.take(), 0, "writes are sent with the commit");
+    txn.commit().unwrap();
+    assert_eq!(counter.take(), 1);
+    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let whole = KeyRange { start: vec![], end: vec![0xFF] };
+    let trips_of = |limit: ScanLimit, most: usize| {
+        let mut seen = 0;
+        txn.scan(Keyspace::Record, &whole, Direction::Forward, limit, &mut |_, _| {
+            seen += 1;
+            if seen == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+        counter.take()
+    };
+    assert_eq!(trips_of(ScanLimit::NONE, 16), 1);
+    assert_eq!(trips_of(ScanLimit::NONE, 17), 2);
+    assert_eq!(trips_of(ScanLimit::NONE, 100), 3, "16, 64, 256");
+    assert_eq!(trips_of(ScanLimit::page(100), 100), 1);
+    assert_eq!(trips_of(ScanLimit::rows(50), 100), 1);
+    let keys: Vec<[u8; 1]> = (0..100).map(|n| [n]).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    txn.multi_get(Keyspace::Record, &keys, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    assert_eq!(counter.take(), 1);
+    txn.multi_get(Keyspace::Record, &[], &mut |_, _| ControlFlow::Continue(())).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(counter.take(), 0);
 }
 
 #[test]

@@ -140,7 +140,7 @@ impl<C> Fixture<C> {
         let collection = self.store.collection(view, &ns(name)).unwrap();
         let index = collection.indexes()[index].clone();
         let snapshot = self.store.snapshot(view).unwrap();
-        let counted = snapshot.count_entries(&index, &whole_range(), ScanLimit::NONE);
+        let counted = snapshot.count_entries(&index, &whole_range(), usize::MAX);
         counted.unwrap().0 as usize
     }
 

@@ -125,7 +125,7 @@ impl Store {
         let snapshot = self.snapshot(view)?;
         loop {
             let direction = Direction::Forward;
-            let limit = ScanLimit::NONE;
+            let limit = ScanLimit::ALL;
             let scanned =
                 snapshot.scan_records(&system, &range, direction, limit, &mut |_, document| {
                     views.extend(view_of(db, document));

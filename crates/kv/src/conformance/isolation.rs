@@ -1,7 +1,7 @@
 //! Overlapping transactions: what they see of each other and when they conflict.
 
 use super::{Make, RECORD, all, begin, conflicts, fill, get, now, put, whole};
-use crate::{Direction, Guard, Keyspace, Txn, TxnOptions};
+use crate::{Direction, Guard, InsertCheck, Keyspace, KvError, Txn, TxnOptions};
 
 pub(super) fn snapshot_is_stable(make: &Make<'_>) {
     let engine = &*make();
@@ -166,6 +166,54 @@ pub(super) fn lock_conflicts(make: &Make<'_>) {
     own.lock(RECORD, b"k").unwrap();
     own.commit().unwrap();
     assert_eq!(now(engine, b"k"), Some(b"2".to_vec()), "one's own lock is no obstacle");
+}
+
+/// An insert of a present key is refused, at once or by the commit, and writes nothing.
+pub(super) fn inserts(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"a", b"1")]);
+    for check in [InsertCheck::AtOnce, InsertCheck::AtCommit] {
+        let insert = |txn: &mut dyn Txn, key: &[u8]| {
+            let mut present = None;
+            let see = &mut |value: &[u8]| present = Some(value.to_vec());
+            let inserted = txn.insert(RECORD, key, b"2", check, see);
+            inserted.map(|inserted| (inserted, present))
+        };
+        let mut txn = begin(engine);
+        put(&mut *txn, b"beside", b"2").unwrap();
+        match insert(&mut *txn, b"a").unwrap() {
+            (true, _) => {
+                assert!(engine.caps().late_inserts && check == InsertCheck::AtCommit);
+                assert_eq!(txn.commit(), Err(KvError::Conflict));
+                assert_eq!(now(engine, b"beside"), None, "a refused commit writes nothing");
+            }
+            (false, present) => {
+                assert_eq!(present, Some(b"1".to_vec()), "the present value");
+                txn.commit().unwrap();
+            }
+        }
+        assert_eq!(now(engine, b"a"), Some(b"1".to_vec()));
+        let mut txn = begin(engine);
+        assert_eq!(insert(&mut *txn, b"new").unwrap(), (true, None));
+        assert_eq!(get(&*txn, b"new"), Some(b"2".to_vec()), "own inserts are visible");
+        txn.commit().unwrap();
+        assert_eq!(now(engine, b"new"), Some(b"2".to_vec()));
+        // A key that the transaction has deleted is free.
+        let mut txn = begin(engine);
+        txn.delete(RECORD, b"new", Guard::Checked).unwrap();
+        assert_eq!(insert(&mut *txn, b"new").unwrap(), (true, None));
+        txn.delete(RECORD, b"new", Guard::Checked).unwrap();
+        txn.commit().unwrap();
+        // Of two transactions that insert a key, one fails.
+        let (mut first, second) = (begin(engine), begin(engine));
+        let early = insert(&mut *first, b"new").is_err();
+        let second = conflicts(second, |txn| insert(txn, b"new").map(|_| ()));
+        assert!(early || first.commit().is_err() || second);
+        let mut txn = begin(engine);
+        txn.delete(RECORD, b"new", Guard::Checked).unwrap();
+        txn.delete(RECORD, b"beside", Guard::Checked).unwrap();
+        txn.commit().unwrap();
+    }
 }
 
 pub(super) fn drop_rolls_back(make: &Make<'_>) {

@@ -6,7 +6,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::{Make, RECORD, all, begin, fill, get, now, put, whole};
-use crate::{Direction, Guard, KeyRange, Keyspace, KvError, SweepEnd, Txn, TxnOptions};
+use crate::{
+    Direction, Guard, KeyRange, Keyspace, KvError, KvResult, NamedKey, SweepEnd, ThroughVisitor,
+    Txn, TxnOptions,
+};
 
 pub(super) fn get_put_delete(make: &Make<'_>) {
     let engine = &*make();
@@ -60,6 +63,52 @@ pub(super) fn many_own_writes(make: &Make<'_>) {
     }
     txn.commit().unwrap();
     assert_eq!(all(&*begin(engine), &whole(), Direction::Backward).len(), 1_000);
+}
+
+pub(super) fn get_through(make: &Make<'_>) {
+    let engine = &*make();
+    let index = |txn: &mut dyn Txn, key: &[u8], value: &[u8]| {
+        txn.put(Keyspace::Index, key, value, Guard::Checked).unwrap();
+    };
+    let mut txn = begin(engine);
+    index(&mut *txn, b"a", b"-12-");
+    index(&mut *txn, b"dangling", b"-99-");
+    index(&mut *txn, b"short", b"-1");
+    put(&mut *txn, b"key12", b"twelve").unwrap();
+    txn.commit().unwrap();
+    let named = NamedKey { keyspace: RECORD, prefix: b"key", part: 1..3 };
+    type Seen = Option<(Vec<u8>, Option<Vec<u8>>)>;
+    let seen = |read: &dyn Fn(&mut ThroughVisitor<'_>) -> KvResult<bool>| -> Seen {
+        let mut seen = None;
+        let found = read(&mut |first, second| {
+            assert!(seen.is_none(), "the values are passed once");
+            seen = Some((first.to_vec(), second.map(<[u8]>::to_vec)));
+        });
+        assert_eq!(found, Ok(seen.is_some()));
+        seen
+    };
+    let of =
+        |txn: &dyn Txn, key: &[u8]| seen(&|see| txn.get_through(Keyspace::Index, key, &named, see));
+    let expected: [(&[u8], Seen); 4] = [
+        (b"a", Some((b"-12-".to_vec(), Some(b"twelve".to_vec())))),
+        (b"dangling", Some((b"-99-".to_vec(), None))),
+        (b"short", Some((b"-1".to_vec(), None))),
+        (b"missing", None),
+    ];
+    for (key, expected) in &expected {
+        assert_eq!(of(&*begin(engine), key), *expected);
+        let once = seen(&|see| engine.get_through_once(Keyspace::Index, key, &named, see));
+        assert_eq!(once, *expected);
+    }
+    // Own writes are visible.
+    let mut txn = begin(engine);
+    put(&mut *txn, b"key99", b"own").unwrap();
+    index(&mut *txn, b"a", b"-99-");
+    let own = Some(b"own".to_vec());
+    assert_eq!(of(&*txn, b"a"), Some((b"-99-".to_vec(), own.clone())));
+    assert_eq!(of(&*txn, b"dangling"), Some((b"-99-".to_vec(), own)));
+    txn.delete(RECORD, b"key99", Guard::Checked).unwrap();
+    assert_eq!(of(&*txn, b"a"), Some((b"-99-".to_vec(), None)));
 }
 
 pub(super) fn gaps(make: &Make<'_>) {

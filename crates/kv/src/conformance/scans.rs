@@ -65,11 +65,11 @@ pub(super) fn limits(make: &Make<'_>) {
     let (entries, end) = page(&*txn, &whole(), Direction::Backward, ScanLimit::rows(2));
     assert_eq!(keys(&entries), "ed");
     assert_eq!(end, ScanEnd::More { last_key: b"d".to_vec() });
-    let one_byte = ScanLimit { rows: usize::MAX, bytes: 1 };
+    let one_byte = ScanLimit::NONE.bytes(1);
     let (entries, end) = page(&*txn, &whole(), Direction::Forward, one_byte);
     assert_eq!(keys(&entries), "a", "a scan visits at least one entry");
     assert_eq!(end, ScanEnd::More { last_key: b"a".to_vec() });
-    let two_entries = ScanLimit { rows: usize::MAX, bytes: 14 };
+    let two_entries = ScanLimit::NONE.bytes(14);
     assert_eq!(keys(&page(&*txn, &whole(), Direction::Forward, two_entries).0), "ab");
     let (entries, end) = page(&*txn, &whole(), Direction::Forward, ScanLimit::rows(6));
     assert_eq!((keys(&entries).as_str(), end), ("abcde", ScanEnd::Exhausted));
@@ -85,6 +85,40 @@ pub(super) fn limits(make: &Make<'_>) {
         "the entry that broke off counts"
     );
     assert_eq!(seen, 3);
+}
+
+pub(super) fn counts(make: &Make<'_>) {
+    let engine = &*make();
+    fill_letters(engine, "abcdefgh");
+    let mut txn = begin(engine);
+    // In pages, as an engine may end one early.
+    let count = |txn: &dyn crate::Txn, range: &str, max: usize| {
+        let (mut rest, mut counted) = (letters(range), 0);
+        loop {
+            let (entries, end) = txn.count(RECORD, &rest, max).unwrap();
+            assert!(entries <= max);
+            counted += entries;
+            match end {
+                ScanEnd::Exhausted => return counted,
+                ScanEnd::More { last_key } => rest = rest.after(&last_key, Direction::Forward),
+            }
+        }
+    };
+    for max in [1, 2, 3, 8, 100] {
+        assert_eq!(count(&*txn, "a-i", max), 8);
+        assert_eq!(count(&*txn, "b-e", max), 3);
+        assert_eq!(count(&*txn, "c-c", max), 0);
+        assert_eq!(count(&*txn, "x-z", max), 0);
+    }
+    txn.delete(RECORD, b"c", Guard::Checked).unwrap();
+    put(&mut *txn, b"d", b"own").unwrap();
+    put(&mut *txn, b"dd", b"own").unwrap();
+    put(&mut *txn, b"z", b"own").unwrap();
+    for max in [1, 2, 100] {
+        assert_eq!(count(&*txn, "a-i", max), 8);
+        assert_eq!(count(&*txn, "c-e", max), 2);
+        assert_eq!(count(&*txn, "x-zz", max), 1);
+    }
 }
 
 pub(super) fn continues_later(make: &Make<'_>) {
@@ -234,7 +268,7 @@ fn check_ranges(
     assert!(expected.iter().all(|(_, key, value)| model.get(key) == Some(value)));
     let most = random.random_range(1..10);
     let mut seen = Vec::new();
-    let end = txn.scan_ranges(RECORD, &ranges, direction, &mut |at, key, value| {
+    let end = txn.scan_ranges(RECORD, &ranges, (direction, 16), &mut |at, key, value| {
         seen.push((at, key.to_vec(), value.to_vec()));
         if seen.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -282,7 +316,7 @@ pub(super) fn ranges_between_deleted_entries(make: &Make<'_>) {
         }
         assert_eq!(expected.len(), 450 + 10 * 3);
         let mut seen = Vec::new();
-        let end = txn.scan_ranges(RECORD, &ranges, direction, &mut |at, key, _| {
+        let end = txn.scan_ranges(RECORD, &ranges, (direction, 16), &mut |at, key, _| {
             seen.push((at, key.to_vec()));
             ControlFlow::Continue(())
         });

@@ -5,7 +5,7 @@ use mayfly_storage::StoreSession;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::Result;
-use mayfly_storage::{Direction, ScanLimit, ScanResult};
+use mayfly_storage::{Direction, ScanResult};
 
 use super::{Executor, Flow, note_use};
 use crate::plan::{IndexScan, Plan};
@@ -63,8 +63,7 @@ impl Executor {
             let mut range = range.clone();
             loop {
                 session.op.check()?;
-                let limit = ScanLimit::rows(CHUNK_ENTRIES);
-                let (entries, end) = snapshot.count_entries(index, &range, limit)?;
+                let (entries, end) = snapshot.count_entries(index, &range, CHUNK_ENTRIES)?;
                 session.op.keys_examined.fetch_add(entries, Relaxed);
                 counted += entries;
                 match end {

@@ -3,8 +3,8 @@
 use mayfly_base::{Clock, ErrorCode, Namespace, SystemClock};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_storage::{
-    CreateIndexesOptions, Index, IndexSelector, ReadView, RenameTarget, ScanLimit, Store,
-    StoreOptions, whole_range,
+    CreateIndexesOptions, Index, IndexSelector, ReadView, RenameTarget, Store, StoreOptions,
+    whole_range,
 };
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
@@ -92,7 +92,7 @@ impl Followed {
         let (collection, index) = self.found(name);
         self.store().await_fed(&self.op, &collection, &index)?;
         let snapshot = self.store().snapshot(&ReadView::now()).unwrap();
-        Ok(snapshot.count_entries(&index, &whole_range(), ScanLimit::NONE).unwrap().0)
+        Ok(snapshot.count_entries(&index, &whole_range(), usize::MAX).unwrap().0)
     }
 }
 

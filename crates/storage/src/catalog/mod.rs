@@ -258,7 +258,7 @@ pub(crate) fn rows(txn: &dyn Txn, kind: u8) -> Result<Vec<(u64, Vec<u8>)>> {
             Keyspace::Catalog,
             &range,
             Direction::Forward,
-            ScanLimit::NONE,
+            ScanLimit::ALL,
             &mut |key, value| {
                 if let Some(id) = catalog_key::id_of(key) {
                     rows.push((id, value.to_vec()));

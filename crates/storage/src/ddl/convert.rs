@@ -168,7 +168,7 @@ impl Store {
         loop {
             op.check()?;
             let mut batch: Vec<DocBuf> = Vec::with_capacity(UNIT_DOCUMENTS);
-            let limit = ScanLimit { rows: UNIT_DOCUMENTS, bytes: UNIT_BYTES };
+            let limit = ScanLimit::rows(UNIT_DOCUMENTS).bytes(UNIT_BYTES);
             let direction = Direction::Forward;
             let see = &mut |_: &[u8], record: Record<'_>| {
                 match hidden.hides(record)? {

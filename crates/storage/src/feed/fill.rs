@@ -23,7 +23,7 @@ use crate::read::{ScanResult, whole_range};
 use crate::record::Record;
 
 /// The size of a page.
-const PAGE: ScanLimit = ScanLimit { rows: if cfg!(test) { 7 } else { 1_000 }, bytes: 4 << 20 };
+const PAGE: ScanLimit = ScanLimit::rows(if cfg!(test) { 7 } else { 1_000 }).bytes(4 << 20);
 
 impl FeedJob<'_> {
     /// Fills the index by one page.

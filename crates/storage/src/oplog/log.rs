@@ -318,7 +318,7 @@ pub(crate) fn visit_all(
                 ControlFlow::Break(())
             }
         };
-        let scanned = txn.scan_retired(keyspace, &range, ScanLimit::NONE, see).map_err(from_kv)?;
+        let scanned = txn.scan_retired(keyspace, &range, ScanLimit::ALL, see).map_err(from_kv)?;
         if let Some(error) = failed {
             return Err(error);
         }

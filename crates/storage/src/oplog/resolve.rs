@@ -154,7 +154,7 @@ impl<'t> Resolver<'t> {
         let end = number.saturating_add(left.min(AHEAD_RECORDS));
         let key = |number: u64| prefixed(collection, &number.to_be_bytes());
         let range = KeyRange { start: key(number), end: key(end) };
-        let limit = ScanLimit { rows: usize::MAX, bytes: AHEAD_BYTES };
+        let limit = ScanLimit::ALL.bytes(AHEAD_BYTES);
         let number_of = |key: &[u8]| key.get(8..)?.try_into().ok().map(u64::from_be_bytes);
         ahead.found.clear();
         let found = &mut ahead.found;

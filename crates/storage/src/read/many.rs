@@ -118,8 +118,8 @@ impl Snapshot {
     }
 
     /// Visits the index entries of several ranges of positions as [`Snapshot::scan_index`] does.
-    /// The ranges are disjoint and in the order of the scan. Returns the index of the range at
-    /// which it ended, and the end of the scan in it.
+    /// The ranges are disjoint and in the order of the scan. The visitor probably wants `page`
+    /// entries. Returns the index of the range at which it ended, and the end of the scan in it.
     ///
     /// # Errors
     /// Errors of the visitor, errors of the engine.
@@ -127,21 +127,21 @@ impl Snapshot {
         &self,
         index: &Index,
         ranges: impl Iterator<Item = &'r KeyRange>,
-        direction: Direction,
+        (direction, page): (Direction, usize),
         visit: &mut RangesVisitor<'_>,
     ) -> Result<(usize, ScanResult)> {
         let ranges: Vec<_> = ranges.map(|range| object_subrange(index.id(), range)).collect();
         let mut failed = None;
-        let ended =
-            self.txn.scan_ranges(Keyspace::Index, &ranges, direction, &mut |at, key, value| {
-                let Some(entry) = entry(index, &key[PREFIX..], value) else {
-                    return ControlFlow::Continue(());
-                };
-                visit(at, entry).unwrap_or_else(|error| {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                })
-            });
+        let pages = (direction, page);
+        let ended = self.txn.scan_ranges(Keyspace::Index, &ranges, pages, &mut |at, key, value| {
+            let Some(entry) = entry(index, &key[PREFIX..], value) else {
+                return ControlFlow::Continue(());
+            };
+            visit(at, entry).unwrap_or_else(|error| {
+                failed = Some(error);
+                ControlFlow::Break(())
+            })
+        });
         let (at, end) = ended.map_err(from_kv)?;
         match failed {
             Some(error) => Err(error),

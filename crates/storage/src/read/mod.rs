@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
+use mayfly_kv::{
+    Direction, KeyRange, Keyspace, NamedKey, ScanEnd, ScanLimit, ThroughVisitor, TxnOptions,
+};
 use mayfly_value::keys;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
@@ -20,6 +22,9 @@ use crate::record::layout::{
     decode_record, decode_stored, decode_unique_value, object_subrange, prefixed,
 };
 use crate::record::{Moment, Record, RecordKey};
+
+/// The part of the value of a unique index's entry with the number of a record.
+const NUMBER: std::ops::Range<usize> = 1..9;
 
 mod history;
 mod many;
@@ -182,7 +187,7 @@ impl Core {
         let Some(index) = collection.id_index_id() else {
             return self.read_one(view, collection, id_key, |document| see(id_key, document));
         };
-        let (mut see, mut before) = (Some(see), None);
+        let (mut see, mut before) = (Some(see), None::<Vec<u8>>);
         if let Some(number) = self.id_hints.get(index, id_key) {
             let key = number.to_be_bytes();
             let seen = self.read_one(view, collection, &key, |document| {
@@ -193,21 +198,68 @@ impl Core {
                 return Ok(Some(seen));
             }
         }
+        let entry = prefixed(index, id_key);
+        let hidden = Hidden::of(collection, &self.watch, || self.moment_of(view));
         loop {
-            let Some(key) = self.locate_key(view, collection, id_key)? else { return Ok(None) };
-            // The two reads are not in one snapshot. The record may have been replaced by another
-            // one between them.
-            if before.as_ref() == Some(&key) {
-                return Ok(None);
+            let (mut key, mut seen) = (None, Ok(None));
+            let show = &mut |value: &[u8], record: Option<&[u8]>| {
+                let Some((record_key, _)) = decode_unique_value(value) else { return };
+                if let Ok(number) = record_key.try_into() {
+                    self.id_hints.note(index, id_key, u64::from_be_bytes(number));
+                }
+                key = Some(record_key.to_vec());
+                if let Some(record) = record {
+                    let document = hidden.visible(record);
+                    seen = document.map(|document| Some(see.take()?(record_key, document?)));
+                }
+            };
+            self.get_through(view, collection, &entry, show)?;
+            if let Some(seen) = seen? {
+                return Ok(Some(seen));
             }
-            let seen = self.read_one(view, collection, &key, |document| {
-                see.take().map(|see| see(&key, document))
-            })?;
-            if let Some(seen) = seen {
-                return Ok(seen);
+            // The two reads need not be in one snapshot. The record may have been replaced by
+            // another one between them.
+            match key {
+                Some(key) if before.as_ref() != Some(&key) => before = Some(key),
+                _ => return Ok(None),
             }
-            before = Some(key);
         }
+    }
+
+    /// Reads an entry of the index on `_id` in this view, and the record that it names.
+    fn get_through(
+        &self,
+        view: &ReadView,
+        collection: &Collection,
+        entry: &[u8],
+        see: &mut ThroughVisitor<'_>,
+    ) -> Result<()> {
+        let prefix = collection.id().to_be_bytes();
+        if collection.is_numbered() {
+            let named = NamedKey { keyspace: Keyspace::Record, prefix: &prefix, part: NUMBER };
+            return match Reading::of(view) {
+                Some(reading) => reading.get_through(Keyspace::Index, entry, &named, see),
+                None => self.engine().get_through_once(Keyspace::Index, entry, &named, see),
+            }
+            .map(|_| ())
+            .map_err(from_kv);
+        }
+        let mut first = None;
+        self.get_one(view, Keyspace::Index, entry, &mut |value| first = Some(value.to_vec()))?;
+        let Some(first) = first else { return Ok(()) };
+        let found = match decode_unique_value(&first) {
+            Some((record_key, _)) => {
+                let key = prefixed(collection.id(), record_key);
+                self.get_one(view, Keyspace::Record, &key, &mut |record| {
+                    see(&first, Some(record));
+                })?
+            }
+            None => false,
+        };
+        if !found {
+            see(&first, None);
+        }
+        Ok(())
     }
 
     /// Reads the value of one key in this view.
@@ -439,7 +491,7 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// Counts the entries in a range of positions, up to the limit.
+    /// Counts the entries in a range of positions, up to `max`.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -447,18 +499,11 @@ impl Snapshot {
         &self,
         index: &Index,
         range: &KeyRange,
-        limit: ScanLimit,
+        max: usize,
     ) -> Result<(u64, ScanResult)> {
         let range = object_subrange(index.id(), range);
-        let mut entries = 0;
-        let end = self
-            .txn
-            .scan(Keyspace::Index, &range, Direction::Forward, limit, &mut |_, _| {
-                entries += 1;
-                ControlFlow::Continue(())
-            })
-            .map_err(from_kv)?;
-        Ok((entries, relative(end)))
+        let (entries, end) = self.txn.count(Keyspace::Index, &range, max).map_err(from_kv)?;
+        Ok((entries as u64, relative(end)))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use mayfly_kv::{
-    Direction, EachValue, KeyRange, Keyspace, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn,
-    Visitor,
+    Direction, EachValue, KeyRange, Keyspace, KvResult, NamedKey, RangesVisitor, ScanEnd,
+    ScanLimit, ThroughVisitor, Txn, Visitor,
 };
 
 use crate::isolation::{OpenView, ReadView};
@@ -42,6 +42,35 @@ impl Reading {
         }
     }
 
+    /// As [`Txn::get_through`].
+    pub(crate) fn get_through(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        match self {
+            Reading::Own(txn) => txn.get_through(keyspace, key, named, see),
+            Reading::Pinned(txn) => txn.get_through(keyspace, key, named, see),
+            Reading::Open(view) => view.reading()?.get_through(keyspace, key, named, see),
+        }
+    }
+
+    /// As [`Txn::count`].
+    pub(crate) fn count(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        max: usize,
+    ) -> KvResult<(usize, ScanEnd)> {
+        match self {
+            Reading::Own(txn) => txn.count(keyspace, range, max),
+            Reading::Pinned(txn) => txn.count(keyspace, range, max),
+            Reading::Open(view) => view.reading()?.count(keyspace, range, max),
+        }
+    }
+
     /// As [`Txn::multi_get`].
     pub(crate) fn multi_get(
         &self,
@@ -61,13 +90,13 @@ impl Reading {
         &self,
         keyspace: Keyspace,
         ranges: &[KeyRange],
-        direction: Direction,
+        pages: (Direction, usize),
         visit: &mut RangesVisitor<'_>,
     ) -> KvResult<(usize, ScanEnd)> {
         match self {
-            Reading::Own(txn) => txn.scan_ranges(keyspace, ranges, direction, visit),
-            Reading::Pinned(txn) => txn.scan_ranges(keyspace, ranges, direction, visit),
-            Reading::Open(view) => view.reading()?.scan_ranges(keyspace, ranges, direction, visit),
+            Reading::Own(txn) => txn.scan_ranges(keyspace, ranges, pages, visit),
+            Reading::Pinned(txn) => txn.scan_ranges(keyspace, ranges, pages, visit),
+            Reading::Open(view) => view.reading()?.scan_ranges(keyspace, ranges, pages, visit),
         }
     }
 

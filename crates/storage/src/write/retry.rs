@@ -84,7 +84,7 @@ impl Core {
             }
             ControlFlow::Continue(())
         };
-        let (forward, all) = (Direction::Forward, ScanLimit::NONE);
+        let (forward, all) = (Direction::Forward, ScanLimit::ALL);
         // An engine may end a page early.
         while let ScanEnd::More { last_key } =
             txn.scan(Keyspace::Session, &range, forward, all, &mut see).map_err(from_kv)?

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, Txn};
+use mayfly_kv::{Guard, InsertCheck, Txn};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use super::archive::ArchiveSink;
@@ -73,6 +73,21 @@ pub struct WriteUnit<'s> {
     pub(crate) archive_sink: Option<&'s dyn ArchiveSink>,
     scratch: Scratch,
     fresh: FreshKeys,
+    pub(super) inserts: Inserts,
+}
+
+/// How a unit adds entries to unique indexes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Inserts {
+    /// Whether the commit may find out that a key was taken. The engine must allow it, and the unit
+    /// must be run again after a conflict.
+    pub(crate) are_late: bool,
+}
+
+impl Inserts {
+    fn check(self) -> InsertCheck {
+        if self.are_late { InsertCheck::AtCommit } else { InsertCheck::AtOnce }
+    }
 }
 
 /// Buffers that are reused for each document.
@@ -108,6 +123,7 @@ impl<'s> WriteUnit<'s> {
             archive_sink: None,
             scratch: Scratch::default(),
             fresh: FreshKeys::default(),
+            inserts: Inserts::default(),
         }
     }
 
@@ -141,6 +157,7 @@ impl<'s> WriteUnit<'s> {
             archive_sink: self.archive_sink,
             scratch: std::mem::take(&mut self.scratch),
             fresh: FreshKeys::default(),
+            inserts: self.inserts,
         };
         let result = act(&mut unit);
         let WriteUnit { effects, scratch, .. } = unit;

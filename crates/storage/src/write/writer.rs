@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::TxnOptions;
+use mayfly_kv::{KvError, TxnOptions};
 use mayfly_work::{OpCtx, current};
 
 use super::archive::{ArchiveSink, FindArchives};
@@ -18,7 +18,7 @@ use super::fsync_lock::FsyncLock;
 use super::load::ForegroundLoad;
 use super::others::{OpenCollections, OtherCollection};
 use super::role::Primacy;
-use super::unit::{UnitContext, WriteUnit};
+use super::unit::{Inserts, UnitContext, WriteUnit};
 use super::user_block::UserWriteBlock;
 use crate::catalog::{Collection, Core};
 use crate::isolation::{Effects, Pending, ReadView};
@@ -258,8 +258,10 @@ impl Writer {
             self.count_documents(op, collection)?;
         }
         let (mut tries, mut tries_on_full_disk, mut removes) = (0, 0, false);
+        let late = options.most_retries > 0 && self.engine.caps().late_inserts;
         loop {
-            match self.try_write(options, &mut removes, body) {
+            let inserts = Inserts { are_late: late && tries == 0 };
+            match self.try_write(options, inserts, &mut removes, body) {
                 // The engine makes room meanwhile.
                 Err(error)
                     if removes
@@ -310,6 +312,7 @@ impl Writer {
     fn try_write<T>(
         &self,
         options: &WriteOptions<'_>,
+        inserts: Inserts,
         removes: &mut bool,
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<(T, Duration)> {
@@ -341,7 +344,12 @@ impl Writer {
         unit.capped = state.capped.map(|limits| CappedUnit::new(limits, collection));
         unit.others = Some(&open);
         unit.archive_sink = self.archive_sink();
-        let result = body(&mut unit)?;
+        unit.inserts = inserts;
+        let result = match body(&mut unit) {
+            // An insert before the error may have found a taken key.
+            Err(_) if inserts.are_late => return Err(from_kv(KvError::Conflict)),
+            result => result?,
+        };
         unit.keep_limits()?;
         let (effects, capped) = (unit.effects, unit.capped);
         *removes |= effects.documents < 0 && effects.bytes < 0;

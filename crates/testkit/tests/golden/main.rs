@@ -28,6 +28,7 @@ mod model;
 mod parameters;
 mod policies;
 mod properties;
+mod round_trips;
 mod scripting;
 mod scripts;
 mod series_cursors;

@@ -12,8 +12,11 @@ use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, ReadPurpose, Row, Ro
 use crate::memory::SeenRecords;
 use crate::plan::{EntryCheck, IndexScan};
 
-/// Number of ranges that are passed to the store at once.
-const RANGES_AT_ONCE: usize = 64;
+/// Number of ranges that are passed to the store at once, at first and at most: if a consumer stops
+/// soon, the rest was prepared in vain.
+const FIRST_RANGES: usize = 64;
+const MOST_RANGES: usize = 1024;
+const RANGES_GROWTH: usize = 4;
 
 pub(super) struct Scan {
     scan: Arc<IndexScan>,
@@ -64,19 +67,20 @@ impl Node for Scan {
             counters: &mut self.counters,
             stopped: false,
         };
-        let walk = &mut self.walk;
+        let (walk, mut ranges_at_once) = (&mut self.walk, FIRST_RANGES);
         while let Some(present) = walk.present(&plan.ranges) {
             batch.session.op.check()?;
             let first = walk.at;
             let (ended, scanned) = if walk.is_last(&plan.ranges) {
                 let visit = &mut |entry: Entry<'_>| pass.entry(first, &entry, rows);
-                let scanned =
-                    snapshot.scan_index(index, present, plan.direction, ScanLimit::NONE, visit)?;
+                let limit = ScanLimit::page(batch.page());
+                let scanned = snapshot.scan_index(index, present, plan.direction, limit, visit)?;
                 (0, scanned)
             } else {
                 let visit = &mut |at, entry: Entry<'_>| pass.entry(first + at, &entry, rows);
-                let ranges = walk.next_ranges(&plan.ranges);
-                snapshot.scan_index_ranges(index, ranges, plan.direction, visit)?
+                let ranges = walk.next_ranges(&plan.ranges, ranges_at_once);
+                ranges_at_once = (ranges_at_once * RANGES_GROWTH).min(MOST_RANGES);
+                snapshot.scan_index_ranges(index, ranges, (plan.direction, batch.page()), visit)?
             };
             match scanned {
                 ScanResult::Exhausted => walk.pass(first + ended + 1),
@@ -130,9 +134,13 @@ impl Walk {
         self.at + 1 >= ranges.len()
     }
 
-    fn next_ranges<'r>(&'r self, ranges: &'r [KeyRange]) -> impl Iterator<Item = &'r KeyRange> {
+    fn next_ranges<'r>(
+        &'r self,
+        ranges: &'r [KeyRange],
+        most: usize,
+    ) -> impl Iterator<Item = &'r KeyRange> {
         let later = ranges.iter().skip(self.at + 1);
-        self.present(ranges).into_iter().chain(later).take(RANGES_AT_ONCE)
+        self.present(ranges).into_iter().chain(later).take(most)
     }
 
     /// Moves to the start of the range at `at`.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::{Error, Result};
-use mayfly_storage::{Collection, Entry, Snapshot};
+use mayfly_storage::{Collection, Entry, FIRST_PAGE, MAX_PAGE, Snapshot};
 use mayfly_value::RawDoc;
 use mayfly_work::OpCtx;
 
@@ -257,6 +257,12 @@ impl<'b> Batch<'b> {
         let left = self.works.get().saturating_sub(works);
         self.works.set(left);
         left > 0
+    }
+
+    /// The number of entries that a scan probably examines in this batch.
+    pub(super) fn page(&self) -> usize {
+        let requested = self.requested.get().map_or(FIRST_PAGE as u64, |most| most.max(1));
+        usize::try_from(requested).map_or(MAX_PAGE, |page| page.min(MAX_PAGE))
     }
 
     /// The snapshot of this batch, taken at first use.

@@ -212,8 +212,7 @@ fn keys_of(access: &NearAccess, range: RegionRange) -> Vec<KeyRange> {
 fn has_many(access: &NearAccess, ranges: &[KeyRange], snapshot: &Snapshot) -> Result<bool> {
     let mut left = FEW_ENTRIES as u64 + 1;
     for range in ranges {
-        let limit = ScanLimit::rows(left as usize);
-        let (entries, _) = snapshot.count_entries(&access.index, range, limit)?;
+        let (entries, _) = snapshot.count_entries(&access.index, range, left as usize)?;
         left = left.saturating_sub(entries);
         if left == 0 {
             return Ok(true);

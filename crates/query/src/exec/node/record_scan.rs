@@ -76,8 +76,8 @@ impl Node for Scan {
                 stopped |= flow.is_break();
                 Ok(if stopped { ControlFlow::Break(()) } else { flow })
             };
-            let none = ScanLimit::NONE;
-            let scanned = snapshot.scan_records(batch.collection, range, direction, none, see)?;
+            let limit = ScanLimit::page(batch.page());
+            let scanned = snapshot.scan_records(batch.collection, range, direction, limit, see)?;
             batch.count(0, examined);
             counters.documents += examined;
             counters.examined += examined;

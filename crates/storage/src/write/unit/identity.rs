@@ -34,15 +34,45 @@ impl WriteUnit<'_> {
         let collation = self.collection.collation().map(|collation| &**collation);
         let (id_key, bits) = id_key_in(id, collation);
         let entry = prefixed(index.id(), &id_key);
-        if !self.fresh.take(&entry)
-            && let Some(owner) = self.other_owner(&entry, record_key)?
+        let mut value = std::mem::take(&mut self.scratch.value);
+        encode_unique_value(&mut value, record_key, bits.as_bytes());
+        let added = match self.fresh.take(&entry) {
+            // The look-up holds the lock.
+            true => self.put_locked(&entry, &value).map(|()| true),
+            false => self.add_unique(&entry, &value, record_key),
+        };
+        self.scratch.value = value;
+        match added? {
+            true => Ok(()),
+            false => Err(self.duplicate_id(id)),
+        }
+    }
+
+    /// Adds an entry of a unique index. Returns false if the key belongs to another record, which
+    /// is not hidden.
+    pub(super) fn add_unique(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        record_key: &[u8],
+    ) -> Result<bool> {
+        let mut owner = None;
+        let see = &mut |value: &[u8]| owner = Some(owner_of(value).to_vec());
+        let check = self.inserts.check();
+        if self.txn.insert(Keyspace::Index, key, value, check, see).map_err(from_kv)? {
+            return Ok(true);
+        }
+        if let Some(owner) = owner.filter(|owner| owner != record_key)
             && !self.expire_hidden(&owner)?
         {
-            return Err(self.duplicate_id(id));
+            return Ok(false);
         }
-        encode_unique_value(&mut self.scratch.value, record_key, bits.as_bytes());
-        // The look-up holds the lock.
-        self.txn.put(Keyspace::Index, &entry, &self.scratch.value, Guard::Derived).map_err(from_kv)
+        self.put_locked(key, value).map(|()| true)
+    }
+
+    /// Writes an entry whose lock the unit holds.
+    fn put_locked(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.txn.put(Keyspace::Index, key, value, Guard::Derived).map_err(from_kv)
     }
 
     /// Removes the entry of the index on `_id`, if there is one.
@@ -71,12 +101,17 @@ impl WriteUnit<'_> {
         let mut other = None;
         self.txn
             .get_locked(Keyspace::Index, key, &mut |value| {
-                let owner = decode_unique_value(value).map_or(&[][..], |(owner, _)| owner);
+                let owner = owner_of(value);
                 other = (owner != record_key).then(|| owner.to_vec());
             })
             .map_err(from_kv)?;
         Ok(other)
     }
+}
+
+/// The record key in an entry of a unique index; empty for an unreadable entry.
+fn owner_of(value: &[u8]) -> &[u8] {
+    decode_unique_value(value).map_or(&[][..], |(owner, _)| owner)
 }
 
 fn id_pattern() -> DocBuf {

@@ -35,17 +35,17 @@ impl WriteUnit<'_> {
             scratch.key.extend_from_slice(&index.id.to_be_bytes());
             scratch.key.extend_from_slice(values);
             if index.spec.unique() {
-                self.check_unique(index, &scratch.key, document, record_key)?;
                 encode_unique_value(&mut scratch.value, record_key, bits);
-                self.txn.put(Keyspace::Index, &scratch.key, &scratch.value, Guard::Checked)
-            } else {
-                if index.spec.prepare_unique() {
-                    self.check_prepared(index, &scratch.key, document, record_key)?;
+                if !self.add_unique(&scratch.key, &scratch.value, record_key)? {
+                    return Err(duplicate_key(self.ns, index, document));
                 }
-                scratch.key.extend_from_slice(record_key);
-                self.txn.put(Keyspace::Index, &scratch.key, bits, Guard::Derived)
+                continue;
             }
-            .map_err(from_kv)?;
+            if index.spec.prepare_unique() {
+                self.check_prepared(index, &scratch.key, document, record_key)?;
+            }
+            scratch.key.extend_from_slice(record_key);
+            self.txn.put(Keyspace::Index, &scratch.key, bits, Guard::Derived).map_err(from_kv)?;
         }
         scratch.new_keys = keys;
         Ok(())
@@ -96,20 +96,6 @@ impl WriteUnit<'_> {
             self.txn.delete(Keyspace::Index, &scratch.key, Guard::Derived)
         }
         .map_err(from_kv)
-    }
-
-    fn check_unique(
-        &mut self,
-        index: &Index,
-        key: &[u8],
-        document: RawDoc<'_>,
-        record_key: &[u8],
-    ) -> Result<()> {
-        let Some(owner) = self.other_owner(key, record_key)? else { return Ok(()) };
-        if self.expire_hidden(&owner)? {
-            return Ok(());
-        }
-        Err(duplicate_key(self.ns, index, document))
     }
 
     /// Refuses a key of an index with `prepareUnique` if another record has it. Existing records

@@ -148,7 +148,7 @@ impl WriteUnit<'_> {
             };
             let scanned = self
                 .txn
-                .scan(Keyspace::Record, &range, Direction::Forward, ScanLimit::NONE, see)
+                .scan(Keyspace::Record, &range, Direction::Forward, ScanLimit::ALL, see)
                 .map_err(from_kv)?;
             match scanned {
                 ScanEnd::Exhausted => return damaged.map_or(Ok(found), Err),

@@ -85,7 +85,7 @@ fn a_transaction_that_wrote_before_the_build_gets_its_keys() {
     f.check();
     let collection = f.store.collection(&ReadView::now(), &ns()).unwrap();
     let entries = f.store.snapshot(&ReadView::now()).unwrap();
-    let entries = entries.count_entries(&collection.indexes()[0], &whole_range(), ScanLimit::NONE);
+    let entries = entries.count_entries(&collection.indexes()[0], &whole_range(), usize::MAX);
     assert_eq!(entries.unwrap().0, 34);
 }
 

@@ -1,0 +1,238 @@
+//! Counts how often operations call the engine in a way that would cross a network, and compares
+//! the counts with `crates/testkit/round_trips.txt`.
+//!
+//! A count that grows fails. `UPDATE_ROUND_TRIPS=1` writes the file; `ROUND_TRIPS=find` counts only
+//! operations whose name contains the text. The server was restarted before each operation, so that
+//! it knows nothing from earlier ones.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mayfly_kv::{Engine, MemoryEngine, RoundTripCounter, RoundTrips};
+use mayfly_testkit::{Fixture, Reopenable, environment};
+use mayfly_value::{DocBuf, RawValue};
+
+/// An operation whose round trips are counted.
+struct Operation {
+    name: &'static str,
+    title: &'static str,
+    /// What the store over a network aims at.
+    aim: Option<u64>,
+    prepare: fn(&mut Fixture),
+    run: fn(&mut Fixture),
+}
+
+const OPERATIONS: &[Operation] = &[
+    row("find-id", "find by _id", Some(1), numbered, |fixture| {
+        assert_eq!(batch(&fixture.ok("test", "{find: 'c', filter: {_id: 7}}")), 1);
+    }),
+    row("find-missing", "find by an _id that does not exist", Some(1), numbered, |fixture| {
+        assert_eq!(batch(&fixture.ok("test", "{find: 'c', filter: {_id: -1}}")), 0);
+    }),
+    row("find-100", "find 100 by an index", Some(2), numbered, |fixture| {
+        assert_eq!(batch(&fixture.ok("test", "{find: 'c', filter: {k: 5}}")), 100);
+    }),
+    row("find-range-100", "find 100 by a range of _id", Some(2), numbered, |fixture| {
+        let command = "{find: 'c', filter: {_id: {$gte: 300}}, limit: 100}";
+        assert_eq!(batch(&fixture.ok("test", command)), 100);
+    }),
+    row("find-in-1000", "find by $in of 1,000 values", Some(16), numbered, |fixture| {
+        let values = joined(0..1000, |n| n.to_string());
+        let command = format!("{{find: 'c', filter: {{u: {{$in: [{values}]}}}}, batchSize: 2000}}");
+        assert_eq!(batch(&fixture.ok("test", &command)), 1000);
+    }),
+    row("scan-1000", "find all of 1,000 without an index", None, numbered, |fixture| {
+        assert_eq!(batch(&fixture.ok("test", "{find: 'c', batchSize: 2000}")), 1000);
+    }),
+    row("count-1000", "count of 1,000 by an index", Some(1), numbered, |fixture| {
+        expect(&fixture.ok("test", "{count: 'c', query: {k: {$gte: 0}}}"), "n", 1000);
+    }),
+    row("insert-one-3", "insertOne with three indexes", Some(1), three_indexes, |fixture| {
+        expect(&fixture.ok("test", "{insert: 'c', documents: [{_id: -1, a: 1, b: 2}]}"), "n", 1);
+    }),
+    row("insert-1000", "insertMany of 1,000, unique index", Some(6), numbered, |fixture| {
+        insert(fixture, 1000..2000, 1000);
+    }),
+    row("update-id", "updateOne by _id", Some(2), numbered, |fixture| {
+        let command = "{update: 'c', updates: [{q: {_id: 7}, u: {$inc: {n: 1}}}]}";
+        expect(&fixture.ok("test", command), "nModified", 1);
+    }),
+    row("update-id-retry", "the same, retryable", Some(2), numbered, |fixture| {
+        let command = format!(
+            "{{update: 'c', updates: [{{q: {{_id: 7}}, u: {{$inc: {{n: 1}}}}}}], {RETRYABLE}}}"
+        );
+        expect(&fixture.ok("test", &command), "nModified", 1);
+    }),
+    row("update-1000", "updateMany of 1,000", Some(24), numbered, |fixture| {
+        let command = "{update: 'c', updates: [{q: {}, u: {$inc: {n: 1}}, multi: true}]}";
+        expect(&fixture.ok("test", command), "nModified", 1000);
+    }),
+    row("bulk-update-1000", "1,000 updates by _id in a command", Some(24), numbered, |fixture| {
+        let updates = joined(0..1000, |n| format!("{{q: {{_id: {n}}}, u: {{$inc: {{n: 1}}}}}}"));
+        let command = format!("{{update: 'c', updates: [{updates}]}}");
+        expect(&fixture.ok("test", &command), "nModified", 1000);
+    }),
+    row("delete-1000", "deleteMany of 1,000", Some(24), numbered, |fixture| {
+        let command = "{delete: 'c', deletes: [{q: {}, limit: 0}]}";
+        expect(&fixture.ok("test", command), "n", 1000);
+    }),
+    row("lookup-1000", "$lookup of 1,000 by an index", Some(40), numbered, |fixture| {
+        let lookup = "{$lookup: {from: 'c', localField: 'u', foreignField: 'u', as: 'found'}}";
+        let command = format!(
+            "{{aggregate: 'c', pipeline: [{lookup}, {{$match: {{'found.n': {{$gte: 0}}}}}}], cursor: {{batchSize: 2000}}}}"
+        );
+        assert_eq!(batch(&fixture.ok("test", &command)), 1000);
+    }),
+    row("expire-1000", "expiry of 1,000", Some(8), expiring, |fixture| {
+        fixture.ttl_pass();
+    }),
+    row("events-1000", "1,000 change events", Some(8), numbered, |fixture| {
+        let since = "{startAtOperationTime: Timestamp(1800000000, 2)}";
+        let command = format!(
+            "{{aggregate: 'c', pipeline: [{{$changeStream: {since}}}], cursor: {{batchSize: 2000}}}}"
+        );
+        assert_eq!(batch(&fixture.ok("test", &command)), 1000);
+    }),
+    row("commit-100", "commit of a transaction with 100 writes", Some(1), transaction, |fixture| {
+        fixture.ok("admin", &format!("{{commitTransaction: 1, {IN_TRANSACTION}}}"));
+    }),
+];
+
+const RETRYABLE: &str =
+    "lsid: {id: BinData(4, 'AAAAAAAAAAAAAAAAAAAAAA==')}, txnNumber: NumberLong(1)";
+const IN_TRANSACTION: &str = "lsid: {id: BinData(4, 'AAAAAAAAAAAAAAAAAAAAAA==')}, txnNumber: NumberLong(1), autocommit: false";
+
+const fn row(
+    name: &'static str,
+    title: &'static str,
+    aim: Option<u64>,
+    prepare: fn(&mut Fixture),
+    run: fn(&mut Fixture),
+) -> Operation {
+    Operation { name, title, aim, prepare, run }
+}
+
+fn joined(numbers: std::ops::Range<u32>, text: impl Fn(u32) -> String) -> String {
+    numbers.map(text).collect::<Vec<_>>().join(", ")
+}
+
+fn batch(reply: &DocBuf) -> usize {
+    let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document);
+    let found = cursor.and_then(|cursor| cursor.get("firstBatch")?.as_array());
+    found.map_or(0, |found| found.iter().count())
+}
+
+fn expect(reply: &DocBuf, field: &str, number: i32) {
+    assert_eq!(reply.as_doc().get(field), Some(RawValue::Int32(number)), "{field}");
+}
+
+fn insert(fixture: &Fixture, numbers: std::ops::Range<u32>, wanted: i32) {
+    let document = |n: u32| format!("{{_id: {n}, k: {}, u: {n}, n: 0}}", n / 100);
+    let command = format!("{{insert: 'c', documents: [{}]}}", joined(numbers, document));
+    expect(&fixture.ok("test", &command), "n", wanted);
+}
+
+/// 1,000 documents with an index on `k`, which 100 share, and a unique one on `u`.
+fn numbered(fixture: &mut Fixture) {
+    let indexes = "{key: {k: 1}, name: 'k'}, {key: {u: 1}, name: 'u', unique: true}";
+    fixture.ok("test", &format!("{{createIndexes: 'c', indexes: [{indexes}]}}"));
+    insert(fixture, 0..1000, 1000);
+}
+
+fn three_indexes(fixture: &mut Fixture) {
+    let indexes = "{key: {a: 1}, name: 'a'}, {key: {b: 1}, name: 'b'}, {key: {u: 1}, name: 'u', unique: true}";
+    fixture.ok("test", &format!("{{createIndexes: 'c', indexes: [{indexes}]}}"));
+    insert(fixture, 0..10, 10);
+}
+
+fn expiring(fixture: &mut Fixture) {
+    let index = "{key: {d: 1}, name: 'd', expireAfterSeconds: 0}";
+    fixture.ok("test", &format!("{{createIndexes: 'c', indexes: [{index}]}}"));
+    let documents = joined(0..1000, |n| format!("{{_id: {n}, d: Date(now - 1000 + {n})}}"));
+    expect(&fixture.ok("test", &format!("{{insert: 'c', documents: [{documents}]}}")), "n", 1000);
+}
+
+fn transaction(fixture: &mut Fixture) {
+    insert(fixture, 0..1000, 1000);
+    let documents = joined(1000..1100, |n| format!("{{_id: {n}}}"));
+    let command = format!(
+        "{{insert: 'c', documents: [{documents}], {IN_TRANSACTION}, startTransaction: true}}"
+    );
+    expect(&fixture.ok("test", &command), "n", 100);
+}
+
+/// A server over a memory engine whose round trips are counted.
+fn counted() -> (Fixture, Arc<RoundTripCounter>) {
+    let counter = Arc::<RoundTripCounter>::default();
+    let engine = RoundTrips::new(Arc::new(MemoryEngine::new()), counter.clone());
+    let engine: Arc<dyn Engine> = Arc::new(Reopenable(Arc::new(engine)));
+    (Fixture::new(Box::new(move || engine.clone())), counter)
+}
+
+fn count(operation: &Operation, delay: Duration) -> (u64, Duration) {
+    let (mut fixture, counter) = counted();
+    (operation.prepare)(&mut fixture);
+    // An open transaction would not survive.
+    if operation.name != "commit-100" {
+        fixture.restart();
+    }
+    counter.take();
+    counter.delay(delay);
+    let begun = std::time::Instant::now();
+    (operation.run)(&mut fixture);
+    (counter.take(), begun.elapsed())
+}
+
+fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("round_trips.txt")
+}
+
+fn selected() -> Vec<&'static Operation> {
+    environment::selected("ROUND_TRIPS", OPERATIONS.iter().collect(), |row| row.name.to_owned())
+}
+
+/// The count of an operation in the file.
+fn kept(file: &str, name: &str) -> Option<u64> {
+    let line = file.lines().find(|line| line.split_whitespace().next() == Some(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[test]
+fn round_trips_do_not_grow() {
+    let update = environment::number("UPDATE_ROUND_TRIPS") == Some(1);
+    let file = std::fs::read_to_string(path()).unwrap_or_default();
+    let mut written = String::from(
+        "# Round trips to the store per operation, if the store is in another process.\n\
+         # Written by UPDATE_ROUND_TRIPS=1, checked by the test round_trips_do_not_grow.\n\
+         # operation, round trips, aim, description\n",
+    );
+    let mut wrong = Vec::new();
+    for operation in selected() {
+        let (trips, _) = count(operation, Duration::ZERO);
+        let Operation { name, title, aim, .. } = operation;
+        let aim = aim.map_or("-".into(), |aim| aim.to_string());
+        writeln!(written, "{name:<18} {trips:>6} {aim:>4}   {title}").unwrap();
+        match kept(&file, name) {
+            Some(kept) if kept == trips => {}
+            kept => wrong.push(format!("{name}: {trips}, kept {kept:?}")),
+        }
+    }
+    if update {
+        std::fs::write(path(), written).unwrap();
+        return;
+    }
+    assert!(wrong.is_empty(), "round trips have changed:\n{}", wrong.join("\n"));
+}
+
+/// Prints how long operations take when each round trip takes half a millisecond, and five.
+#[test]
+#[ignore = "takes a minute; it prints times and checks none"]
+fn operations_over_a_slow_network() {
+    for operation in selected() {
+        let times = [500, 5_000].map(|micros| count(operation, Duration::from_micros(micros)).1);
+        let [near, far] = times.map(|time| time.as_millis());
+        println!("{:<18} {near:>6} ms {far:>6} ms   {}", operation.name, operation.title);
+    }
+}
