@@ -315,8 +315,14 @@ fn append_operator(operator: RawElement<'_>, out: &mut DocBuilder) {
         ("$type", value) => {
             out.start_array(name);
             match value {
-                RawValue::Array(types) => types.iter().for_each(|it| drop(out.push(it.value()))),
-                one => drop(out.push(one)),
+                RawValue::Array(types) => {
+                    for one in types {
+                        out.push(one.value());
+                    }
+                }
+                one => {
+                    out.push(one);
+                }
             }
             out.end();
         }
@@ -326,7 +332,9 @@ fn append_operator(operator: RawElement<'_>, out: &mut DocBuilder) {
         }
         ("$all", RawValue::Array(items)) => {
             out.start_array(name);
-            items.iter().for_each(|item| drop(out.push(type_of(item.value()).as_str())));
+            for item in items {
+                out.push(type_of(item.value()).as_str());
+            }
             out.end();
         }
         (_, RawValue::Document(inner)) if is_area(name) => append_types(name, inner, out),
