@@ -1,7 +1,8 @@
 //! The key of the plan cache: the shape of a query, its expressions, the indexes that it may use,
 //! and for each index whether its values allow the index. Queries of one shape can differ in the
-//! last: `{a: 1}` may use a partial index over `{a: {$gt: 0}}`, `{a: -1}` may not; `{a: null}` needs
-//! documents that a sparse index lacks; a string cannot be looked up under another collation.
+//! last: `{a: 1}` may use a partial index over `{a: {$gt: 0}}`, `{a: -1}` may not; `{a: null}`
+//! needs documents that a sparse index lacks; a string cannot be looked up under another
+//! collation.
 
 use mayfly_mql::matcher::{Expr, InList, Predicate};
 use mayfly_storage::{Collection, Index};
