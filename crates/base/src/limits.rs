@@ -13,6 +13,8 @@ pub const MAX_WRITE_BATCH_ITEMS: usize = 100_000;
 pub const MAX_STORED_DEPTH: usize = 180;
 /// Deepest nesting of any BSON that the server parses.
 pub const MAX_BSON_DEPTH: usize = 200;
+/// Deepest nesting of a command, whose arguments may have [`MAX_BSON_DEPTH`] levels.
+pub const MAX_COMMAND_DEPTH: usize = MAX_BSON_DEPTH + 1;
 /// Longest `db.collection`, in bytes.
 pub const MAX_NAMESPACE_BYTES: usize = 255;
 /// Most fields in one index key.

@@ -510,3 +510,26 @@ fn lists_and_checks_of_the_stable_api_follow_the_declarations() {
     }
     assert!(unstable > 20, "{unstable}");
 }
+
+/// Changes of a cluster parameter at the same time leave one value, in memory and stored.
+#[test]
+fn a_cluster_parameter_has_one_value_after_changes_at_the_same_time() {
+    let server = server();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                for n in 0..50 {
+                    let value = doc! { "readOperations": thread * 1000 + n + 1 };
+                    server.run(doc! { "setClusterParameter": { "defaultMaxTimeMS": value } });
+                }
+            });
+        }
+    });
+    let shown = server.run(doc! { "getClusterParameter": "defaultMaxTimeMS" });
+    let shown = shown.get_array("clusterParameters").unwrap()[0].as_document().unwrap().clone();
+    let find = doc! { "find": "clusterParameters", "$db": "config" };
+    let stored = server.full(&find, false, Repeat::default()).0;
+    let stored = stored.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(stored[0].as_document().unwrap(), &shown);
+}

@@ -44,7 +44,7 @@ pub fn check_field_path(dotted: &str) -> Result<()> {
     }
     for part in dotted.split('.') {
         if part.is_empty() {
-            return fault(15998, "FieldPath field names may not be empty strings.");
+            return Err(empty_name());
         }
         if is_dollar_name(part) {
             let text = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
@@ -57,6 +57,11 @@ pub fn check_field_path(dotted: &str) -> Result<()> {
         return fault(16411, text);
     }
     Ok(())
+}
+
+/// The error for a part of a path, or for a name in a document that an expression makes.
+pub fn empty_name() -> Error {
+    Error::new(ErrorCode(15998), "FieldPath field names may not be empty strings.")
 }
 
 /// One result of a path.

@@ -6,27 +6,30 @@
 //! scope, and nesting. It does not check that array names count up, or that names are unique: the
 //! reference accepts both.
 
-use mayfly_base::limits::MAX_BSON_DEPTH;
+use mayfly_base::limits::{MAX_BSON_DEPTH, MAX_COMMAND_DEPTH};
 use mayfly_base::{Error, ErrorCode, Result};
 
 use crate::raw::{RawDoc, find_zero, ty, zero_in};
 
 /// Checks that the bytes are exactly one document, nested at most `max_depth` levels (never more
-/// than [`MAX_BSON_DEPTH`]).
+/// than [`MAX_COMMAND_DEPTH`]).
 pub fn validate(bytes: &[u8], max_depth: usize) -> Result<RawDoc<'_>> {
     let mut walk = Walk {
         bytes,
         at: 0,
-        ends: [0; MAX_BSON_DEPTH + 1],
+        ends: [0; MAX_COMMAND_DEPTH + 1],
         depth: 0,
-        max_depth: max_depth.min(MAX_BSON_DEPTH),
+        max_depth: max_depth.min(MAX_COMMAND_DEPTH),
     };
     match walk.run() {
         Ok(()) => RawDoc::new(bytes).ok_or_else(|| invalid("document length", 0)),
         Err(Fault::Malformed(what)) => Err(invalid(what, walk.at)),
         Err(Fault::TooDeep) => Err(Error::new(
             ErrorCode::Overflow,
-            format!("BSONObj exceeds maximum nested object depth: {}", walk.max_depth),
+            format!(
+                "BSONObj exceeds maximum nested object depth: {}",
+                walk.max_depth.min(MAX_BSON_DEPTH)
+            ),
         )),
     }
 }
@@ -73,7 +76,7 @@ struct Walk<'a> {
     at: usize,
     /// The offset of the final zero byte of each open document; index 0 is the outermost. Lengths
     /// in BSON have 31 bits.
-    ends: [u32; MAX_BSON_DEPTH + 1],
+    ends: [u32; MAX_COMMAND_DEPTH + 1],
     depth: usize,
     max_depth: usize,
 }
@@ -260,6 +263,10 @@ mod tests {
         assert!(validate(&nested(200), 200).is_ok());
         let error = validate(&nested(201), 200).unwrap_err();
         assert_eq!(error.code(), ErrorCode::Overflow);
+        assert_eq!(error.message(), "BSONObj exceeds maximum nested object depth: 200");
+        // An argument of a command has the whole depth.
+        assert!(validate(&nested(201), MAX_COMMAND_DEPTH).is_ok());
+        let error = validate(&nested(202), MAX_COMMAND_DEPTH).unwrap_err();
         assert_eq!(error.message(), "BSONObj exceeds maximum nested object depth: 200");
     }
 

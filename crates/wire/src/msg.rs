@@ -118,7 +118,7 @@ pub(crate) fn document_at(frame: &Bytes, at: usize, end: usize) -> Result<Bytes>
         let text = format!("BSONObj size: {size} is invalid. Size must be between 0 and {most}");
         return Err(Error::new(ErrorCode::BSONObjectTooLarge, text));
     }
-    validate(&frame[at..at + size], limits::MAX_BSON_DEPTH)?;
+    validate(&frame[at..at + size], limits::MAX_COMMAND_DEPTH)?;
     Ok(frame.slice(at..at + size))
 }
 

@@ -43,6 +43,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         (Some(collection), _) => append(ctx, &collection, CountedAs::Documents, scale, doc),
         (None, Some((buckets, _))) => append(ctx, &buckets, CountedAs::Measurements, scale, doc),
         (None, None) => {
+            store.check_no_view(ctx.store.view, &ns)?;
             append_nothing(scale, doc);
             Ok(())
         }

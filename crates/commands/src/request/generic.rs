@@ -9,6 +9,7 @@ use mayfly_value::arguments::error::{not_a_uuid, wrong_type};
 use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
+use super::row::InTransaction;
 use super::{Fields, Row, RowFlags};
 
 mod concern;
@@ -111,7 +112,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
                 generic.lsid = Some(session_id(doc)?);
                 generic.lsid_doc = Some(doc);
             }
-            b"txnNumber" => generic.txn_number = Some(txn_number(value())?),
+            b"txnNumber" => generic.txn_number = txn_number(value(), row)?,
             b"autocommit" => autocommit = Some(value()),
             b"startTransaction" => starts = Some(value()),
             b"maxTimeMS" => generic.max_time_ms = max_time_ms(value())?,
@@ -225,9 +226,11 @@ fn raw_data(value: RawValue<'_>) -> Result<bool> {
     }
 }
 
-fn txn_number(value: RawValue<'_>) -> Result<i64> {
+/// `txnNumber`. In commands that end a transaction null counts as absent.
+fn txn_number(value: RawValue<'_>, row: &Row) -> Result<Option<i64>> {
     match value {
-        RawValue::Int64(number) if number >= 0 => Ok(number),
+        RawValue::Int64(number) if number >= 0 => Ok(Some(number)),
+        RawValue::Null if row.in_transaction == InTransaction::Ends => Ok(None),
         RawValue::Int64(_) => {
             let text = "Transaction number cannot be negative";
             Err(Error::new(ErrorCode::InvalidOptions, text))

@@ -3,7 +3,7 @@
 use mayfly_base::limits::MAX_FILTER_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Scope};
-use mayfly_value::paths::{MAX_PATH_PARTS, check_field_path};
+use mayfly_value::paths::{MAX_PATH_PARTS, check_field_path, empty_name};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawValue};
 
@@ -68,6 +68,9 @@ impl Parser<'_> {
         }
         if name.ends_with(".$") {
             return self.positional(parent, name, value);
+        }
+        if name.is_empty() && !parent.is_empty() {
+            return Err(empty_name());
         }
         check_name(name)?;
         let path = joined(parent, name)?;

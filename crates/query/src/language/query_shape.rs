@@ -10,6 +10,7 @@ use std::fmt;
 
 use mayfly_base::Namespace;
 use mayfly_mql::matcher::{is_operator_document, joined};
+use mayfly_value::arguments::convert::truth;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 use sha2::{Digest, Sha256};
 
@@ -306,6 +307,33 @@ fn append_operator(operator: RawElement<'_>, out: &mut DocBuilder) {
             for item in items.iter().filter_map(|item| item.value().as_document()) {
                 append_operators(item, out.push_document());
                 out.end();
+            }
+            out.end();
+        }
+        // As in the reference, these are parts of the shape: the types, whether a value must exist,
+        // and the number of items.
+        ("$type", value) => {
+            out.start_array(name);
+            match value {
+                RawValue::Array(types) => {
+                    for one in types {
+                        out.push(one.value());
+                    }
+                }
+                one => {
+                    out.push(one);
+                }
+            }
+            out.end();
+        }
+        ("$exists", value) => {
+            let exists = !matches!(value, RawValue::Null) && truth(value).unwrap_or(true);
+            out.append(name, exists);
+        }
+        ("$all", RawValue::Array(items)) => {
+            out.start_array(name);
+            for item in items {
+                out.push(type_of(item.value()).as_str());
             }
             out.end();
         }

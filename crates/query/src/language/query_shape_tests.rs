@@ -51,6 +51,12 @@ fn finds() {
     );
     check(
         "find",
+        "{filter: {a: {$type: 'int'}, b: {$type: ['int', 2]}, c: {$exists: 1}, d: {$all: [1, 2]}}}",
+        "filter: { $and: [ { a: { $type: [ \"int\" ] } }, { b: { $type: [ \"int\", 2 ] } }, \
+         { c: { $exists: true } }, { d: { $all: [ \"?number\", \"?number\" ] } } ] }",
+    );
+    check(
+        "find",
         "{filter: {a: {$regex: 'x', $options: 'i'}}, let: {v: 1}, min: {a: 1}, hint: {a: 1}}",
         "filter: { a: { $regex: \"?string\", $options: \"?string\" } }, min: { a: \"?number\" }, \
          let: { v: \"?number\" }",

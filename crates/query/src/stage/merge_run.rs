@@ -27,12 +27,22 @@ use crate::modify::{SingleWrite, Unmatched, UpdateSpec, WriteKind, update, write
 const UNIT_DOCUMENTS: usize = 256;
 const UNIT_BYTES: usize = 1 << 20;
 
-/// Whether an index ensures that documents differ in these fields.
-fn is_unique(collection: &Collection, on: &[String], scope: &Scope) -> bool {
+/// Whether documents without a value in a field can be matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    /// A missing value matches like null: the unique index has entries for both.
+    IsNull,
+    /// A value is needed.
+    IsRefused,
+}
+
+/// Whether an index ensures that documents differ in these fields; `None` if there is none.
+fn unique_on(collection: &Collection, on: &[String], scope: &Scope) -> Option<Missing> {
     if on == ["_id"] {
-        return true;
+        return Some(Missing::IsRefused);
     }
-    collection.indexes().iter().any(|index| {
+    let indexes = collection.indexes();
+    let mut fitting = indexes.iter().filter(|index| {
         let spec = &index.spec;
         let fields = spec.fields();
         spec.unique()
@@ -41,12 +51,16 @@ fn is_unique(collection: &Collection, on: &[String], scope: &Scope) -> bool {
             && mayfly_value::same_collation(spec.collation(), scope.collation())
             && fields.len() == on.len()
             && fields.iter().all(|field| on.contains(&field.path))
-    })
+    });
+    let first = fitting.next()?;
+    let is_full = !first.spec.sparse() || fitting.any(|index| !index.spec.sparse());
+    Some(if is_full { Missing::IsNull } else { Missing::IsRefused })
 }
 
 pub(super) struct RunningMerge {
     merge: Merge,
     target: Option<Arc<Collection>>,
+    missing: Missing,
     /// Writes for the next unit.
     waiting: Vec<Write>,
     /// The keys of the records that they write. Writes of one record do not share a unit.
@@ -62,7 +76,8 @@ enum Write {
 
 impl RunningMerge {
     pub(super) fn new(merge: Merge) -> RunningMerge {
-        RunningMerge { merge, target: None, waiting: Vec::new(), keys: HashSet::new(), bytes: 0 }
+        let (waiting, keys, missing) = (Vec::new(), HashSet::new(), Missing::IsRefused);
+        RunningMerge { merge, target: None, missing, waiting, keys, bytes: 0 }
     }
 
     fn target(&mut self, context: &StageContext<'_>) -> Result<Arc<Collection>> {
@@ -75,13 +90,14 @@ impl RunningMerge {
         let session = context.session;
         session.store.check_no_view(session.view, into)?;
         let unique = match session.collection(into) {
-            Some(existing) => is_unique(&existing, on, scope),
-            None => *on == ["_id"],
+            Some(existing) => unique_on(&existing, on, scope),
+            None => (*on == ["_id"]).then_some(Missing::IsRefused),
         };
-        if !unique {
+        let Some(missing) = unique else {
             let text = "Cannot find index to verify that join fields will be unique";
             return Err(fault(51183, text));
-        }
+        };
+        self.missing = missing;
         let (target, _) = session.store.get_or_create(session.view, into)?;
         self.target = Some(target.clone());
         Ok(target)
@@ -92,12 +108,21 @@ impl RunningMerge {
         let mut filter = DocBuilder::new();
         for field in &self.merge.on {
             match mayfly_value::paths::get_plain(document, field) {
-                None | Some(RawValue::Null | RawValue::Undefined | RawValue::Array(_)) => {
-                    return Err(fault(
-                        51132,
-                        "$merge write error: 'on' field cannot be missing, null, undefined or an array",
-                    ));
+                Some(RawValue::Array(_)) => {
+                    let text = "$merge write error: 'on' field cannot be an array";
+                    return Err(fault(51185, text));
                 }
+                None | Some(RawValue::Null | RawValue::Undefined) => match self.missing {
+                    // An equality would add the field to a document that is inserted.
+                    Missing::IsNull => {
+                        filter.start_document(field).append("$gte", RawValue::Null).end()
+                    }
+                    Missing::IsRefused => {
+                        let text =
+                            "$merge write error: 'on' field cannot be missing, null or undefined";
+                        return Err(fault(51132, text));
+                    }
+                },
                 Some(value) => filter.start_document(field).append("$eq", value).end(),
             };
         }

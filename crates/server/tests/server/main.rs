@@ -31,3 +31,4 @@ mod threads;
 mod tls;
 mod transactions;
 mod unread_replies;
+mod upkeep;

@@ -387,3 +387,44 @@ impl CursorOwner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use mayfly_query::CursorSource;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_waits_while_the_memory_of_its_cursor_is_released() {
+        let (cursors, ns) = (Cursors::default(), Namespace::new("test", "c").unwrap());
+        let source = CursorSource::Ready([mayfly_value::DocBuf::empty()].into());
+        let cursor = Cursor::new(ns.clone(), source);
+        let owner = CursorOwner::default();
+        let kept = RetainedBytes::default();
+        let id = cursors.register((cursor, kept), owner.clone(), IdleTime::Unlimited, 0);
+        let (begun, wait_for_begin) = mpsc::channel();
+        let (go_on, wait_to_go_on) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let cursors = &cursors;
+            scope.spawn(move || {
+                cursors.borrow(id, |_| {
+                    begun.send(()).unwrap();
+                    wait_to_go_on.recv().unwrap();
+                    Ok(())
+                })
+            });
+            wait_for_begin.recv().unwrap();
+            let again = cursors.borrow(id, |_| Ok(())).unwrap_err();
+            assert_eq!(again.code(), ErrorCode::CursorInUse);
+            let batch = scope.spawn(|| cursors.take(id, &ns, &owner, 0).map(drop));
+            go_on.send(()).unwrap();
+            assert!(batch.join().unwrap().is_ok());
+        });
+        // The batch has it now.
+        let used = cursors.borrow(id, |_| Ok(())).unwrap_err();
+        assert_eq!(used.code(), ErrorCode::CursorInUse);
+        assert_eq!(cursors.borrow(1, |_| Ok(())).unwrap_err().code(), ErrorCode::CursorNotFound);
+    }
+}

@@ -8,7 +8,7 @@
 use mayfly_base::limits::{MAX_BSON_DEPTH, MAX_FILTER_DEPTH};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope};
-use mayfly_value::paths::check_field_path;
+use mayfly_value::paths::{check_field_path, empty_name};
 use mayfly_value::shell::Shell;
 use mayfly_value::{
     DocBuf, DocBuilder, Finder, Names, RawDoc, RawValue, ValueBuf, check_depth, ty,
@@ -131,6 +131,10 @@ impl SetFields {
 fn check_path(path: &str, depth: usize) -> Result<()> {
     if depth > MAX_FILTER_DEPTH {
         return Err(Error::new(ErrorCode::Overflow, "FieldPath is too long"));
+    }
+    if depth > 0 && path.ends_with('.') {
+        // The name of a nested field is empty.
+        return Err(empty_name());
     }
     check_field_path(path)
 }

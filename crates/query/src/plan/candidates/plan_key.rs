@@ -1,7 +1,8 @@
-//! The key of the plan cache: the shape of a query, the indexes that it may use, and for each index
-//! whether its values allow the index. Queries of one shape can differ in the last: `{a: 1}` may
-//! use a partial index over `{a: {$gt: 0}}`, `{a: -1}` may not; `{a: null}` needs documents that a
-//! sparse index lacks; a string cannot be looked up under another collation.
+//! The key of the plan cache: the shape of a query, its expressions, the indexes that it may use,
+//! and for each index whether its values allow the index. Queries of one shape can differ in the
+//! last: `{a: 1}` may use a partial index over `{a: {$gt: 0}}`, `{a: -1}` may not; `{a: null}`
+//! needs documents that a sparse index lacks; a string cannot be looked up under another
+//! collation.
 
 use mayfly_mql::matcher::{Expr, InList, Predicate};
 use mayfly_storage::{Collection, Index};
@@ -9,13 +10,14 @@ use mayfly_value::{Collation, RawValue, same_collation};
 
 use super::restriction::{allows, has_all_of, restricted};
 use crate::language::CanonicalQuery;
-use crate::language::shape::{Hasher, PlanShape};
+use crate::language::shape::{Hasher, PlanShape, expressions};
 use crate::plan::types::plan_key::PlanKey;
 
 impl PlanKey {
     /// The key for a query of this shape. Without a collection only the shape counts.
     pub fn of(shape: PlanShape, query: &CanonicalQuery, collection: Option<&Collection>) -> Self {
         let mut hash = Hasher::seeded(shape.bits());
+        hash.number(expressions(query.matcher.root()));
         let Some(collection) = collection else { return PlanKey(hash.finish()) };
         let query = &*restricted(collection, query);
         let mut types = false;

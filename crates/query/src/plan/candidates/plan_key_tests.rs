@@ -47,6 +47,15 @@ fn values_count_where_an_index_asks_for_them() {
     assert_ne!(key(&collated, "{a: 1}"), key(&collated, "{a: 'x'}"));
 }
 
+/// Expressions belong to no shape, but they decide which indexes serve a query.
+#[test]
+fn expressions_count() {
+    let (_fixture, plain) = with_index("{key: {a: 1}, name: 'a_1'}");
+    let [one, other] = ["{$expr: {$eq: ['$a', 1]}}", "{$expr: {$eq: ['$b', 1]}}"];
+    assert_ne!(key(&plain, one), key(&plain, other));
+    assert_eq!(PlanShape::of(&query(one)), PlanShape::of(&query(other)));
+}
+
 #[test]
 fn indexes_count() {
     let (fixture, collection) = with_index("{key: {a: 1}, name: 'a_1'}");
