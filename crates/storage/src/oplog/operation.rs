@@ -11,7 +11,8 @@ pub enum UpdateStyle<'a> {
     Replacement,
     /// A computed document; the log contains a delta.
     Computed,
-    /// Update operators; the log contains a delta with the values at these paths.
+    /// Update operators; the log contains a delta with the values at these paths. All other values
+    /// stay the same, so that keys of indexes on them are not computed.
     Operators(&'a [ChangedPath<'a>]),
     /// Binary values grew at their end; the log contains what was appended. Change streams do not
     /// show documents of such collections.

@@ -3,12 +3,13 @@
 
 use crate::isolation::ReadView;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_value::bson::{Bson, DateTime, doc};
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{ChangedPath, DocBuf, PathWrite, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
 use crate::record::RecordKey;
@@ -199,4 +200,47 @@ fn records_read_together_are_locked() {
         assert_eq!(read.is_err(), (2..8).contains(&at), "{at}");
     }
     drop(open);
+}
+
+/// The values of all entries of the collection's only further index.
+fn entries(f: &Fixture) -> Vec<Vec<u8>> {
+    let snapshot = f.store.snapshot(&ReadView::now()).unwrap();
+    let index = f.collection.indexes().remove(0);
+    let mut found = Vec::new();
+    let all = KeyRange { start: Vec::new(), end: Vec::new() };
+    let see = &mut |entry: Entry<'_>| {
+        found.push(entry.values.to_vec());
+        Ok(ControlFlow::Continue(()))
+    };
+    snapshot.scan_index(&index, &all, Direction::Forward, ScanLimit::NONE, see).unwrap();
+    found
+}
+
+#[test]
+fn an_update_computes_the_keys_of_indexes_on_the_paths_of_its_operators_only() {
+    let f = fixture(Arc::new(MemoryEngine::new()), doc! {});
+    let index = DocBuf::from_bson(&doc! { "key": { "a.b": 1 }, "name": "a.b_1" });
+    let ns = Namespace::parse("d.c").unwrap();
+    let options = CreateIndexesOptions::default();
+    f.store.create_indexes((&f.op, &ReadView::now()), &ns, &[index.as_doc()], options).unwrap();
+    let document = |b: i32| DocBuf::from_bson(&doc! { "_id": 1, "a": { "b": b }, "n": b });
+    f.write(|unit| unit.insert(document(0).as_doc())).unwrap();
+    let key = f.key(1).unwrap();
+    let mut before = entries(&f);
+    assert_eq!(before.len(), 1);
+    // Each document changes the indexed value, whatever the operators' path is: so the entry shows
+    // whether the keys were computed.
+    for (value, path, computed) in [(1, "n", false), (2, "a", true), (3, "a.0.b", true)] {
+        let parts: Vec<Box<str>> = path.split('.').map(Box::from).collect();
+        let path = ChangedPath { parts: &parts, given: &parts, write: PathWrite::Whole };
+        f.write(|unit| {
+            let old = unit.read(&key)?.unwrap();
+            let style = UpdateStyle::Operators(std::slice::from_ref(&path));
+            unit.update(&key, &old, document(value).as_doc(), style)
+        })
+        .unwrap();
+        let after = entries(&f);
+        assert_eq!(after != before, computed, "{parts:?}");
+        before = after;
+    }
 }
