@@ -125,6 +125,7 @@ actions! {
     QueryStatsReadTransformed = "queryStatsReadTransformed",
     RefineCollectionShardKey = "refineCollectionShardKey",
     ReIndex = "reIndex",
+    ReleaseMemoryAnyCursor = "releaseMemoryAnyCursor",
     Remove = "remove",
     RemoveShard = "removeShard",
     RenameCollection = "renameCollection",

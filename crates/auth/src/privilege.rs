@@ -1,6 +1,7 @@
 //! One privilege: actions on a resource.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::{Action, ActionSet, Resource};
@@ -56,7 +57,7 @@ impl Privilege {
     pub fn parse_all(array: RawDoc<'_>) -> Result<Vec<Privilege>> {
         let one = |value: RawValue<'_>| match value {
             RawValue::Document(document) => Privilege::parse(document),
-            _ => Err(Error::type_mismatch("the elements of 'privileges' must be objects")),
+            _ => Err(mistyped("the elements of 'privileges' must be objects")),
         };
         array.iter().map(|element| one(element.value())).collect()
     }

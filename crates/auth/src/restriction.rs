@@ -4,6 +4,7 @@
 //! and all these lists must be met. A restriction is met when the client's address is in
 //! `clientSource` and the server's in `serverAddress`, if present.
 
+use mayfly_value::arguments::error::mistyped;
 use std::net::IpAddr;
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -70,9 +71,9 @@ impl Restriction {
     pub fn parse_all(array: RawDoc<'_>) -> Result<Vec<Restriction>> {
         let one = |value: RawValue<'_>| match value {
             RawValue::Document(document) => Restriction::parse(document),
-            _ => Err(Error::type_mismatch(
-                "restriction array sub-documents must be address restriction objects",
-            )),
+            _ => {
+                Err(mistyped("restriction array sub-documents must be address restriction objects"))
+            }
         };
         array.iter().map(|element| one(element.value())).collect()
     }

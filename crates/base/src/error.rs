@@ -72,11 +72,6 @@ impl Error {
         Error::new(ErrorCode::BadValue, message)
     }
 
-    /// An error with code 14, TypeMismatch: an argument has the wrong BSON type.
-    pub fn type_mismatch(message: impl Into<String>) -> Error {
-        Error::new(ErrorCode::TypeMismatch, message)
-    }
-
     /// An error with code 9, FailedToParse: an argument or its structure cannot be parsed.
     pub fn failed_to_parse(message: impl Into<String>) -> Error {
         Error::new(ErrorCode::FailedToParse, message)

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use mayfly_base::{Clock, ErrorCode, ManualClock};
 use mayfly_commands::{
-    Dispatched, DocumentSequence, Incoming, Next, Outcome, Repeat, Wait, dispatch,
+    Dispatched, DocumentSequence, Handler, Incoming, Next, Outcome, Repeat, RowFlags, Wait,
+    dispatch, registry,
 };
 use mayfly_kv::MemoryEngine;
 use mayfly_service::{CommandLine, Connection, LogRing, Service, ServiceOptions};
@@ -204,7 +205,7 @@ fn uuid() -> mayfly_value::bson::Uuid {
 fn parameters_are_read_and_set() {
     let server = server();
     let reply = server.run(doc! {"getParameter": 1, "featureCompatibilityVersion": 1});
-    assert_eq!(reply, doc! {"featureCompatibilityVersion": {"version": "8.0"}, "ok": 1.0});
+    assert_eq!(reply, doc! {"featureCompatibilityVersion": {"version": "8.2"}, "ok": 1.0});
     server.fails(doc! {"getParameter": "foo"}, 72, "no option found to get");
     let reply = server.run(doc! {"setParameter": 1, "ttlMonitorSleepSecs": 1});
     assert_eq!(reply, doc! {"was": 60, "ok": 1.0});
@@ -234,7 +235,7 @@ fn hello_waits_streams_and_keeps_the_client() {
     assert!(reply.get_bool("isWritablePrimary").unwrap());
     assert!(reply.get_bool("helloOk").unwrap());
     assert_eq!(reply.get_array("compression").unwrap().len(), 2);
-    assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 25);
+    assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 27);
     assert_eq!(server.connection.app_name(), "tests");
     assert_eq!(server.run(first).get_i32("code").unwrap(), 186);
     let legacy = server.run(doc! {"ismaster": 1});
@@ -476,4 +477,36 @@ fn shutdown_checks_the_types_of_its_arguments() {
         doc! { "ok": 1.0 }
     );
     assert!(server.service.shutdown.is_requested());
+}
+
+/// The declarations, `listCommands`, and the strict check of the stable API agree on what belongs
+/// to it.
+#[test]
+fn lists_and_checks_of_the_stable_api_follow_the_declarations() {
+    let server = server();
+    let (listed, _) =
+        server.full(&doc! { "listCommands": 1, "$db": "admin" }, false, Repeat::default());
+    let listed = listed.get_document("commands").unwrap();
+    let mut unstable = 0;
+    for command in registry::commands().iter().filter(|it| matches!(it.handler, Handler::Run(_))) {
+        let row = &command.row;
+        if row.flags.contains(RowFlags::TEST_ONLY) {
+            continue;
+        }
+        let versions = listed.get_document(row.name).unwrap().get_array("apiVersions").unwrap();
+        let is_stable = row.flags.contains(RowFlags::STABLE);
+        assert_eq!(!versions.is_empty(), is_stable, "{}", row.name);
+        for argument in row.arguments {
+            assert!(is_stable || argument.is_stable, "{}: all are unstable", row.name);
+            if row.name == "shutdown" || row.flags.contains(RowFlags::BEFORE_AUTH) {
+                continue;
+            }
+            let command = doc! { row.name: 1, argument.name: Bson::Null, "apiVersion": "1", "apiStrict": true, "$db": "admin" };
+            let (reply, _) = server.full(&command, false, Repeat::default());
+            let is_refused = reply.get_i32("code").ok() == Some(ErrorCode::APIStrictError.0);
+            assert_eq!(is_refused, !is_stable || !argument.is_stable, "{}: {reply}", row.name);
+            unstable += i32::from(!argument.is_stable);
+        }
+    }
+    assert!(unstable > 20, "{unstable}");
 }

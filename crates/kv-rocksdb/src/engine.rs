@@ -231,7 +231,7 @@ impl Engine for RocksEngine {
     /// column families' options).
     fn reclaim_space(&self) -> KvResult<()> {
         let store = self.store()?;
-        if store.health.check().is_err() {
+        if store.health.check().is_err() || store.held.are_held() {
             return Ok(());
         }
         let mut options = FlushOptions::default();
@@ -265,6 +265,9 @@ impl Engine for RocksEngine {
     fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()> {
         let store = self.store()?;
         store.health.check()?;
+        if store.held.are_held() {
+            return Err(KvError::Unavailable("the files are held for a copy".into()));
+        }
         if !range.is_empty() {
             let mut options = CompactOptions::default();
             // Automatic compactions continue meanwhile.
@@ -273,6 +276,14 @@ impl Engine for RocksEngine {
             store.db.compact_range_cf_opt(&family, Some(range.0), Some(range.1), &options);
         }
         Ok(())
+    }
+
+    fn hold_files(&self) -> KvResult<bool> {
+        self.store()?.hold_files()
+    }
+
+    fn release_files(&self) -> KvResult<()> {
+        self.store()?.release_files()
     }
 
     fn is_nearly_full(&self) -> bool {

@@ -25,6 +25,7 @@ mod format;
 mod group_sync;
 mod health;
 mod held;
+mod held_files;
 mod ingest;
 mod log_tail;
 mod many;

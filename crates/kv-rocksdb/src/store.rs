@@ -25,6 +25,7 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use crate::format::{self, Marker};
 use crate::group_sync::GroupSync;
 use crate::health::Health;
+use crate::held_files::HeldFiles;
 use crate::ingest::{SCRATCH_FOLDER, clear_scratch};
 use crate::log_tail;
 use crate::open_error::OpenError;
@@ -54,6 +55,7 @@ pub(crate) struct Store {
     seen_errors: AtomicU64,
     failed_checks: AtomicU8,
     stalls_writes: AtomicBool,
+    pub(crate) held: HeldFiles,
     /// Options for reads of the latest state.
     pub(crate) read_options: ReadOptions,
     pub(crate) write_options: WriteOptions,
@@ -187,6 +189,7 @@ impl Store {
             seen_errors: AtomicU64::new(0),
             failed_checks: AtomicU8::new(0),
             stalls_writes: AtomicBool::new(true),
+            held: HeldFiles::default(),
             records: RecordCache::new(options::record_bytes(options)),
             retired: RetiredRuns::default(),
             read_options: ReadOptions::default(),

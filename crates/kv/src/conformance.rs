@@ -41,6 +41,7 @@ pub const CASES: &[Case] = &[
     ("ingest", plain::ingest),
     ("close", plain::close),
     ("retired records are hidden", retired::hidden_from_reads),
+    ("a scan pauses among retired records", retired::pauses),
     ("retirements conflict", retired::conflicts),
     ("retired runs against a model", retired::against_a_model),
     ("scan both directions", scans::both_directions),

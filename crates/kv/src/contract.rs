@@ -605,6 +605,27 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Keeps the engine's files as they are, so that another program can copy them: writes what is
+    /// buffered, begins no compaction, and deletes no file. Returns whether running compactions have
+    /// ended; the caller calls again until they have. Nobody may write until [`release_files`]
+    /// was called.
+    ///
+    /// [`release_files`]: Engine::release_files
+    ///
+    /// # Errors
+    /// Errors of the engine; the files must be released then, too.
+    fn hold_files(&self) -> KvResult<bool> {
+        Ok(true)
+    }
+
+    /// Ends [`hold_files`](Engine::hold_files).
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn release_files(&self) -> KvResult<()> {
+        Ok(())
+    }
+
     /// Whether the disk is nearly full: transactions that put records or index entries are refused,
     /// and optional data should be deleted.
     fn is_nearly_full(&self) -> bool {

@@ -122,10 +122,10 @@ const fn page_of(rows: usize) -> usize {
 pub enum ScanEnd {
     /// The range has no further entry.
     Exhausted,
-    /// The limit was reached or the visitor stopped; continue with [`KeyRange::after`] this key.
-    /// The rest of the range may turn out to be empty.
+    /// The limit was reached, the visitor stopped, or many retired records followed each other;
+    /// continue with [`KeyRange::after`] this key. The rest of the range may turn out to be empty.
     More {
-        /// The last key that was visited.
+        /// The last key that was visited or passed.
         last_key: Vec<u8>,
     },
 }

@@ -10,6 +10,10 @@ use std::ops::ControlFlow;
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{Direction, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Visitor, is_retired};
 
+/// How many retired entries in a row a scan passes before it pauses, so that its caller can check
+/// whether the operation should end. With an engine that skips retired runs, these are steps.
+const RETIRED_STEPS: usize = 16 << 10;
+
 /// An iterator over the stored entries of one range.
 pub trait Cursor {
     /// The current entry; `None` at the end.
@@ -44,10 +48,13 @@ pub fn merged_scan(
     request: ScanRequest<'_>,
     visit: &mut Visitor<'_>,
 ) -> KvResult<ScanEnd> {
-    let mut pace = Pace { limit: request.limit, visit };
+    let mut pace = Pace { limit: request.limit, retired: RETIRED_STEPS, visit };
     if !own.touches(request.keyspace) {
         while let Some((key, value)) = stored.entry()? {
             if is_retired(request.keyspace, value) {
+                if pace.pass_retired().is_break() {
+                    return Ok(ScanEnd::More { last_key: key.to_vec() });
+                }
                 stored.advance_retired();
                 continue;
             }
@@ -62,7 +69,17 @@ pub fn merged_scan(
     let ordered = own.ordered(request.keyspace);
     let mut writes = own.range(&ordered, request.range, request.direction).peekable();
     loop {
-        if stored.entry()?.is_some_and(|(_, value)| is_retired(request.keyspace, value)) {
+        if let Some((key, value)) = stored.entry()?
+            && is_retired(request.keyspace, value)
+        {
+            // Own writes before this key have not been visited, so the scan does not pause here.
+            let unvisited = writes.peek().is_some_and(|(own_key, _)| match request.direction {
+                Direction::Forward => *own_key <= key,
+                Direction::Backward => *own_key >= key,
+            });
+            if !unvisited && pace.pass_retired().is_break() {
+                return Ok(ScanEnd::More { last_key: key.to_vec() });
+            }
             stored.advance_retired();
             continue;
         }
@@ -104,7 +121,7 @@ pub fn stored_scan(
     limit: ScanLimit,
     visit: &mut Visitor<'_>,
 ) -> KvResult<ScanEnd> {
-    let mut pace = Pace { limit, visit };
+    let mut pace = Pace { limit, retired: RETIRED_STEPS, visit };
     while let Some((key, value)) = stored.entry()? {
         if pace.see(key, value).is_break() {
             return Ok(ScanEnd::More { last_key: key.to_vec() });
@@ -114,14 +131,23 @@ pub fn stored_scan(
     Ok(ScanEnd::Exhausted)
 }
 
-/// Counts down the limit.
+/// Counts down the limits.
 struct Pace<'p, 'v> {
     limit: ScanLimit,
+    /// How many more retired entries in a row may be passed.
+    retired: usize,
     visit: &'p mut Visitor<'v>,
 }
 
 impl Pace<'_, '_> {
+    /// Counts a retired entry.
+    fn pass_retired(&mut self) -> ControlFlow<()> {
+        self.retired -= 1;
+        if self.retired == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
     fn see(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        self.retired = RETIRED_STEPS;
         (self.visit)(key, value)?;
         self.limit.rows = self.limit.rows.saturating_sub(1);
         self.limit.bytes = self.limit.bytes.saturating_sub(key.len() + value.len());

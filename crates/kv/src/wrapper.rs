@@ -73,6 +73,8 @@ engine_around! {
     fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64>;
     fn reclaim_space(&self) -> KvResult<()>;
     fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()>;
+    fn hold_files(&self) -> KvResult<bool>;
+    fn release_files(&self) -> KvResult<()>;
     fn is_nearly_full(&self) -> bool;
     fn checkpoint(&self, folder: &Path) -> KvResult<()>;
     fn stats(&self) -> EngineStats;

@@ -11,6 +11,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, check_size};
+use mayfly_work::OpCtx;
 
 use crate::exec::Failures;
 use crate::exec::shape::{KeyPaths, RequestedMetadata};
@@ -199,6 +200,19 @@ impl Cursor {
             }
         }
         Ok(batch.count)
+    }
+
+    /// Moves the data that operators buffer from memory to files.
+    ///
+    /// # Errors
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed for a query that may not use files; errors of
+    /// files and of the operation's deadline.
+    pub fn release(&mut self, op: &OpCtx) -> Result<()> {
+        match &mut self.source {
+            CursorSource::Find(executor) => executor.release(op),
+            CursorSource::Pipeline(run) => run.release(op),
+            CursorSource::Ready(_) | CursorSource::Spooled(_) => Ok(()),
+        }
     }
 
     /// Reads all remaining results into a file in this folder, so that later batches have the same

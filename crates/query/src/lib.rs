@@ -50,7 +50,8 @@ pub use plan::{
 };
 pub use stage::map_reduce::MAP_REDUCE_STAGE;
 pub use stage::{
-    Description, Host, Needs as StageNeeds, PipelineContext, PipelineOwner, Rights, RunSettings,
+    Description, Host, KnownDescription, Needs as StageNeeds, PipelineContext, PipelineOwner,
+    Rights, RunSettings, WantedDescription,
 };
 pub use timeseries::{delete_measurements, find_and_remove_measurement, update_buckets};
 pub use view_reads::view_reads;

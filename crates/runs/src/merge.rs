@@ -4,11 +4,14 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::io::{BufReader, ErrorKind, Read};
+use std::path::Path;
 
 use mayfly_base::Result;
 
 use crate::arena::{Arena, HEADER};
 use crate::file::{ScratchFile, failed, reader};
+use crate::sorter::Run;
+use crate::{Check, Spilled};
 
 /// The next entry of a run. The order is reversed, because the heap returns the greatest.
 #[derive(Debug)]
@@ -92,6 +95,36 @@ impl Merge {
     /// Memory of its entries in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.memory.memory_bytes()
+    }
+
+    /// Writes the entries in memory that were not returned yet to a run in this folder, and frees
+    /// their memory.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, errors of the check. The entries then stay in
+    /// memory.
+    pub fn spill(&mut self, folder: &Path, check: &Check<'_>) -> Result<Spilled> {
+        if self.consumed >= self.memory.len() {
+            self.memory = Arena::default();
+            self.consumed = 0;
+            return Ok(Spilled::default());
+        }
+        let mut run = Run::new(folder)?;
+        for number in self.consumed..self.memory.len() {
+            if let Some((key, value)) = self.memory.entry(number) {
+                run.push(key, value, check)?;
+            }
+        }
+        let (file, spilled) = run.finish()?;
+        // Entries in memory are newer than those of all runs.
+        let rest = reader(file, self.heads.len() + 1);
+        let mut head = Head { key: Vec::new(), value: Vec::new(), run: usize::MAX, rest };
+        if head.advance()? {
+            self.heads.push(head);
+        }
+        self.memory = Arena::default();
+        self.consumed = 0;
+        Ok(spilled)
     }
 
     /// The next entry: key and value.

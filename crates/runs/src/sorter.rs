@@ -251,6 +251,11 @@ impl Run {
         self.spilled.file_bytes += (HEADER + key.len() + value.len()) as u64;
         write_entry(&mut self.out, key, value)
     }
+
+    /// Finishes writing: the file, and the amount written.
+    pub(crate) fn finish(self) -> Result<(ScratchFile, Spilled)> {
+        Ok((finish(self.out)?, self.spilled))
+    }
 }
 
 #[cfg(test)]
@@ -362,6 +367,26 @@ mod tests {
             found.push([key, value].concat());
         }
         assert_eq!(found, [&b"athen"[..], b"bfirst", b"bthen", b"blast", b"cthen"]);
+    }
+
+    #[test]
+    fn a_merge_continues_after_its_memory_was_spilled() {
+        let mut sorter = Sorter::new();
+        sorter.push(b"b", b"first");
+        sorter.spill(&folder(), &|| Ok(())).unwrap();
+        for (key, value) in [(b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"b", b"4")] {
+            sorter.push(key, value);
+        }
+        let mut merge = sorter.merge(&|| Ok(())).unwrap();
+        let mut found = vec![merge.next().unwrap().unwrap().1.to_vec()];
+        let spilled = merge.spill(&folder(), &|| Ok(())).unwrap();
+        assert_eq!((spilled.spills, spilled.records), (1, 3), "the first one was returned");
+        assert_eq!(merge.spill(&folder(), &|| Ok(())).unwrap(), Spilled::default());
+        while let Some((_, value)) = merge.next().unwrap() {
+            found.push(value.to_vec());
+        }
+        assert_eq!(found, [&b"1"[..], b"first", b"2", b"4", b"3"]);
+        assert!(merge.is_over());
     }
 
     #[test]

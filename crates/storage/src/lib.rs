@@ -52,7 +52,7 @@ pub use read::{
     RecordKeys, RecordVisitor, RecordsVisitor, ScanResult, Snapshot, ValidateOptions,
     ValidatedIndex, ValidationResult, position_of, whole_range,
 };
-pub use record::{IdKey, RecordKey, StoredDocument, id_key, new_uuid, record_id};
+pub use record::{IdKey, RecordKey, RetiredTally, StoredDocument, id_key, new_uuid, record_id};
 pub use session::StoreSession;
 pub use store::{Store, StoreOptions};
 pub use ttl::TtlStats;

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{ErrorCode, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{
     Engine, EngineWrapper, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions, is_retired,
 };
@@ -17,7 +17,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
 use crate::oplog::{decode, visit_all};
-use crate::record::kept::{visit_kept, visit_retired};
+use crate::record::kept::{RetiredRow, visit_kept};
 use crate::record::layout::{decode_retired, decode_stored, prefixed};
 use crate::testing;
 use crate::*;
@@ -128,14 +128,18 @@ impl Fixture {
             visit_kept(&key, &value, &mut |record_key, document| {
                 found.insert((number(0), number(8), record_key.to_vec()), document.to_owned());
             });
-            visit_retired(&key, &value, &mut |record_key| {
+            let Some(row) = RetiredRow::decode(&key, &value) else { continue };
+            let mut bytes = 0;
+            row.visit(&mut |record_key| {
                 let stored = &records[record_key];
                 assert!(is_retired(Keyspace::Record, stored));
                 let record = decode_retired(stored).unwrap();
                 assert_eq!(record.logged_at, Some(number(0)));
+                bytes += record.document.as_bytes().len() as i64;
                 let key = (number(0), number(8), record_key[8..].to_vec());
                 found.insert(key, record.document.to_owned());
             });
+            assert_eq!((row.collection(), row.tally().bytes), (number(8), bytes));
         }
         found
     }
@@ -475,6 +479,52 @@ fn a_cut_takes_whole_entries_with_what_is_kept_for_them() {
     f.store.trim_oplog().unwrap();
     assert!(!rows.is_empty() && f.rows(Keyspace::Versions).is_empty());
     assert_eq!(f.rows(Keyspace::Record), []);
+}
+
+#[test]
+fn what_waits_for_the_log_is_counted() {
+    let engine = Arc::new(MemoryEngine::new());
+    let retired = |f: &Fixture| f.store.retired(&f.collection("d.c"));
+    let tally = |documents| Some(RetiredTally { documents, bytes: documents * 21 });
+    let f = open(&engine, 1 << 30);
+    f.insert("d.c", 0..20);
+    f.change_together("d.c", 0..6, None);
+    f.change("d.c", 6, None, UpdateStyle::Computed);
+    assert_eq!(retired(&f), tally(7));
+    // An aborted unit and an update retire nothing.
+    let collection = f.collection("d.c");
+    let key = f.store.locate(&f.view, &collection, RawValue::Int32(8)).unwrap().unwrap();
+    let failed = f.store.write(&f.op, &f.view, &collection, |unit| {
+        let old = unit.read(&key)?.unwrap();
+        unit.delete(&key, &old)?;
+        Err::<(), _>(Error::new(ErrorCode::BadValue, "no"))
+    });
+    assert!(failed.is_err());
+    f.change("d.c", 9, Some(doc! { "_id": 9, "n": 1 }), UpdateStyle::Replacement);
+    assert_eq!(retired(&f), tally(7));
+    // A clean close stores the tally.
+    f.store.store_counts().unwrap();
+    let f = open(&engine, 1 << 30);
+    f.change("d.c", 10, None, UpdateStyle::Computed);
+    assert_eq!(retired(&f), tally(8));
+    // After a crash it is not known, until the log is cut up to the start.
+    let f = open(&engine, 1 << 30);
+    assert_eq!(retired(&f), None);
+    f.change("d.c", 11, None, UpdateStyle::Computed);
+    assert_eq!(retired(&f), None);
+    f.store.count_documents(&f.op, &f.collection("d.c")).unwrap();
+    f.store.store_counts().unwrap();
+    let f = open(&engine, 1 << 30);
+    assert_eq!(retired(&f), None, "the close stored that it is not known");
+    let before = f.store.oplog().settled();
+    f.insert("d.c", 20..22);
+    f.change_together("d.c", 20..22, None);
+    f.store.note_cut(before, None).unwrap();
+    f.store.trim_oplog().unwrap();
+    assert_eq!(retired(&f), tally(2));
+    f.store.cut_log_whole().unwrap();
+    f.store.trim_oplog().unwrap();
+    assert_eq!(retired(&f), tally(0));
 }
 
 #[test]

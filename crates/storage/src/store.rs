@@ -285,6 +285,9 @@ impl Store {
                 }
             }
         }
+        for collection in by_id.values() {
+            collection.counts.retired_unknown(self.oplog.clock.last());
+        }
         for (id, value) in &found {
             if let (Some(collection), Some(row)) = (by_id.get(id), CountsRow::decode(value)) {
                 collection.counts.go_on_from(row);
@@ -294,7 +297,7 @@ impl Store {
         Ok(())
     }
 
-    fn store_counts(&self) -> Result<()> {
+    pub(crate) fn store_counts(&self) -> Result<()> {
         let feeds = self.feeds_to_store(u64::MAX);
         self.change(|txn, _| {
             for (index, row) in &feeds {
@@ -310,7 +313,9 @@ impl Store {
                     txn.put(Keyspace::Catalog, &key, &next.to_be_bytes(), Guard::Checked)
                         .map_err(from_kv)?;
                 }
-                if let Some(row) = collection.counts.row(collection.capped.first()) {
+                if let Some(row) =
+                    collection.counts.row(collection.capped.first(), self.oplog.cut())
+                {
                     let key = catalog_key::counts(collection.id());
                     txn.put(Keyspace::Catalog, &key, &row.encode(), Guard::Checked)
                         .map_err(from_kv)?;

@@ -7,6 +7,7 @@
 mod kept;
 mod statements;
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -20,7 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::Store;
 use crate::oplog::{SegmentsToStore, visit_all};
 use crate::record::error::from_kv;
-use crate::record::kept::visit_retired;
+use crate::record::kept::{RetiredRow, RetiredTally};
 use crate::record::layout::{OBJECT_KEYSPACES, catalog_key, object_range};
 
 /// The number of keys that are cleared in one call of the engine.
@@ -109,9 +110,12 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
         if all {
             swept_micros = Some(now);
         }
-        let swept = catch_unwind(AssertUnwindSafe(|| match all {
-            true => store.sweep_all(),
-            false => store.trim_oplog(),
+        let swept = catch_unwind(AssertUnwindSafe(|| {
+            let Some(_writing) = store.fsync_lock.try_enter() else { return Ok(()) };
+            match all {
+                true => store.sweep_all(),
+                false => store.trim_oplog(),
+            }
         }));
         match swept {
             Ok(Ok(())) => {}
@@ -217,7 +221,7 @@ impl Store {
         // Whole files are removed at once, so the cut must be durable before.
         self.engine().sync().map_err(from_kv)?;
         let range = KeyRange { start: vec![0], end: cut.saturating_add(1).to_be_bytes().to_vec() };
-        self.delete_retired(&range)?;
+        let gone = self.delete_retired(&range)?;
         let at_once = self.oplog.take_resized() || nearly_full;
         for keyspace in [Keyspace::Oplog, Keyspace::Versions] {
             self.sweep_whole(keyspace, &range)?;
@@ -226,22 +230,33 @@ impl Store {
             }
         }
         self.oplog.set_swept(cut);
+        for collection in self.collections(None) {
+            for (timestamp, tally) in gone.get(&collection.id()).into_iter().flatten() {
+                collection.counts.subtract_retired(*timestamp, *tally);
+            }
+        }
         Ok(())
     }
 
     /// Deletes the retired records that rows of kept versions name. A crash leaves the rows, and
-    /// the next call deletes the records again.
-    fn delete_retired(&self, rows: &KeyRange) -> Result<()> {
+    /// the next call deletes the records again. Returns what was deleted of each collection, with
+    /// the timestamps of the entries.
+    fn delete_retired(&self, rows: &KeyRange) -> Result<HashMap<u64, Vec<(u64, RetiredTally)>>> {
+        let mut gone: HashMap<u64, Vec<(u64, RetiredTally)>> = HashMap::new();
         let reader = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
         let mut keys: Vec<Vec<u8>> = Vec::new();
         visit_all(&*reader, Keyspace::Versions, rows.clone(), &mut |row_key, value| {
-            visit_retired(row_key, value, &mut |key| keys.push(key.to_vec()));
+            if let Some(row) = RetiredRow::decode(row_key, value) {
+                row.visit(&mut |key| keys.push(key.to_vec()));
+                gone.entry(row.collection()).or_default().push((row.timestamp(), row.tally()));
+            }
             match keys.len() >= SWEEP_KEYS {
                 true => self.delete_records(&mut keys),
                 false => Ok(()),
             }
         })?;
-        self.delete_records(&mut keys)
+        self.delete_records(&mut keys)?;
+        Ok(gone)
     }
 
     fn delete_records(&self, keys: &mut Vec<Vec<u8>>) -> Result<()> {

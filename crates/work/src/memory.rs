@@ -144,8 +144,9 @@ pub fn resized(before: usize, now: usize) {
     THREAD.with(|thread| thread.count(now.wrapping_sub(before).cast_signed()));
 }
 
-/// Sets the function that returns freed memory of the calling thread to the system. While memory is
-/// short it is called at the end of each operation that allocated or freed more than a little.
+/// Sets the function that returns freed memory of the calling thread to the system, where the
+/// system has little. It is called at the end of each operation that allocated or freed more than a
+/// little, because the thread may be idle when memory becomes short.
 pub fn set_return_freed(call: fn()) {
     let _ = RETURN_FREED.set(call);
 }
@@ -180,8 +181,10 @@ impl Drop for Counted {
         THREAD.with(|thread| {
             thread.base.set(self.base);
             thread.ceiling.set(self.ceiling);
-            if PROCESS.state.load(Relaxed) != ENOUGH && thread.has_reported.replace(false) {
-                RETURN_FREED.get().into_iter().for_each(|call| call());
+            if thread.has_reported.replace(false)
+                && let Some(return_freed) = RETURN_FREED.get()
+            {
+                return_freed();
             }
         });
     }
@@ -479,14 +482,15 @@ mod tests {
         set_return_freed(|| {
             RETURNED.fetch_add(1, Relaxed);
         });
-        drop(begin(MB));
-        assert_eq!(RETURNED.load(Relaxed), 0);
-        let operation = begin(100 * MB);
-        allocated(39 * MB);
-        assert!(is_short());
-        drop(operation);
+        report();
         drop(begin(MB));
         assert_eq!(RETURNED.load(Relaxed), 1);
+        drop(begin(MB));
+        assert_eq!(RETURNED.load(Relaxed), 1, "it has allocated nothing");
+        let operation = begin(100 * MB);
+        allocated(39 * MB);
+        drop(operation);
+        assert_eq!(RETURNED.load(Relaxed), 2);
         freed(39 * MB);
         report();
         set_process_limit(usize::MAX);

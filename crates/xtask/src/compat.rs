@@ -12,11 +12,11 @@ use mayfly_value::arguments::Form;
 const HEAD: &str = "\
 # Compatibility
 
-The commands, operators, stages and expressions of MongoDB 8.0, and which of them this server has. The page is
+The commands, operators, stages and expressions of MongoDB 8.2, and which of them this server has. The page is
 generated from the tables in the code by `cargo run -p mayfly-xtask -- pages`; a test fails when it is out of date.
 
 What is listed as missing fails with an error of its own, usually 238 `NotImplemented`. What is not listed does not
-exist in MongoDB 8.0 either. [differences.md](differences.md) describes what works differently than in MongoDB, and
+exist in MongoDB 8.2 either. [differences.md](differences.md) describes what works differently than in MongoDB, and
 options that are missing.
 
 ";
@@ -85,7 +85,7 @@ fn stages(out: &mut String) {
     };
     out.push_str("\n## Pipeline stages that are missing\n\n");
     list(out, &absent(&[Absence::Missing, Absence::Search]));
-    newer(out, "8.0", &absent(&[Absence::Newer]));
+    newer(out, "8.2", &absent(&[Absence::Newer]));
 }
 
 fn commands(out: &mut String) {
@@ -110,15 +110,18 @@ fn arguments(out: &mut String, commands: &[&&Command]) {
     out.push_str(
         "\n## Arguments of commands\n\nAny other field is refused with 40415, apart from the generic \
          arguments.\n`number` is converted to an integer, `flag` is a boolean or a number. \
-         `*` marks required arguments.\n\n| command | arguments |\n|---|---|\n",
+         `*` marks required arguments, a number the version\nthat introduced one, and `-` those outside of \
+         the stable API, of commands that belong to it.\n\n| command | arguments |\n|---|---|\n",
     );
     for command in commands.iter().filter(|command| !command.row.arguments.is_empty()) {
         let shown = command.row.arguments.iter().map(|argument| {
-            let mark = if argument.is_required { "*" } else { "" };
-            match form_name(argument.form) {
-                "" => format!("`{}`{mark}", argument.name),
-                form => format!("`{}`{mark} {form}", argument.name),
+            let mut mark = if argument.is_required { "*" } else { "" }.to_owned();
+            if !argument.is_stable {
+                mark.push('-');
             }
+            let form = form_name(argument.form);
+            let parts = [&*format!("`{}`{mark}", argument.name), form, argument.since];
+            parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
         });
         let shown = shown.collect::<Vec<_>>().join(", ");
         let _ = writeln!(out, "| `{}` | {shown} |", command.row.name);

@@ -13,7 +13,7 @@ use mayfly_work::current;
 
 use crate::context::{Command, CommandContext};
 use crate::request::row::RowFlags;
-use crate::request::{Fields, Needs, Request};
+use crate::request::{Fields, Needs, Request, no_such_command};
 
 // Not marked as commands of `admin` only: without `enableTestCommands` they do not exist on any
 // database.
@@ -43,11 +43,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// # Errors
 /// 59 CommandNotFound.
 pub(super) fn check_for_tests(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<()> {
-    if ctx.service.fail_points.are_enabled() {
-        return Ok(());
+    match ctx.service.fail_points.are_enabled() {
+        true => Ok(()),
+        false => Err(no_such_command(request.name)),
     }
-    let text = format!("no such command: '{}'", request.name);
-    Err(Error::new(ErrorCode::CommandNotFound, text))
 }
 
 /// Checks that the command exists and runs on `admin`.

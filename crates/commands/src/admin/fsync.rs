@@ -43,17 +43,14 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         ctx.op.set_max_time_ms(timeout);
     }
     let store = &ctx.service.store;
-    let count = if lock { store.fsync_lock.lock(ctx.op)? } else { 0 };
-    if let Err(error) = store.engine().sync() {
-        if lock {
-            store.fsync_lock.unlock();
-        }
-        return Err(Error::new(ErrorCode::OperationFailed, format!("cannot sync: {error}")));
-    }
     if !lock {
+        if let Err(error) = store.engine().sync() {
+            return Err(Error::new(ErrorCode::OperationFailed, format!("cannot sync: {error}")));
+        }
         doc.append("numFiles", 1);
         return Ok(());
     }
+    let count = store.lock_for_copy(ctx.op)?;
     tracing::warn!(lockCount = count, "fsync blocks writes until fsyncUnlock");
     doc.append("info", "now locked against writes, use db.fsyncUnlock() to unlock");
     doc.append("lockCount", count);
@@ -63,7 +60,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
 
 fn run_unlock(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.arguments()?;
-    let Some(left) = ctx.service.store.fsync_lock.unlock() else {
+    let Some(left) = ctx.service.store.unlock_after_copy()? else {
         let text = "fsyncUnlock called when not locked";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     };

@@ -3,6 +3,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -19,7 +20,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     let data = match request.body.get("data") {
         Some(RawValue::Document(data)) => data,
         Some(other) => {
-            return Err(Error::type_mismatch(format!(
+            return Err(mistyped(format!(
                 "\"data\" had the wrong type. Expected object, found {}",
                 other.type_name()
             )));

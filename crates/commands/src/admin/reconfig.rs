@@ -10,6 +10,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::replica_set::NUMBERS;
 use mayfly_service::{ReplicaSet, SetConfig};
 use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::replication::set;
@@ -186,10 +187,7 @@ fn parse_member(
     };
     let tags = fields.document("tags")?.unwrap_or(RawDoc::EMPTY);
     if let Some(tag) = tags.iter().find(|tag| tag.value().as_str().is_none()) {
-        return Err(Error::type_mismatch(format!(
-            "tags.{} field has non-string value",
-            tag.name()
-        )));
+        return Err(mistyped(format!("tags.{} field has non-string value", tag.name())));
     }
     let known = set.me(ctx.connection, &ctx.service.host);
     let host = host.to_lowercase();

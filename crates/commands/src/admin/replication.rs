@@ -3,6 +3,7 @@
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::ReplicaSet;
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -124,7 +125,7 @@ fn run_step_down(
         match request.body.get(name) {
             None => Ok(default),
             Some(value) => whole_number(value).ok_or_else(|| {
-                Error::type_mismatch(format!(
+                mistyped(format!(
                     "Expected field \"{name}\" to have numeric type, but found {}",
                     value.type_name()
                 ))

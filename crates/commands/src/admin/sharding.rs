@@ -2,8 +2,11 @@
 //! records what clients shard in `config`, and all documents stay where they are. A member of a
 //! replica set does not have these commands.
 
+use std::sync::Arc;
+
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_service::sharding::{self, BalancerMode, SHARD, Uniqueness};
 use mayfly_storage::{Collection, CreateIndexesOptions};
 use mayfly_value::arguments::Argument;
@@ -11,9 +14,9 @@ use mayfly_value::arguments::convert::whole_number;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::context::{Command, CommandContext};
+use crate::context::{Command, CommandContext, Handler};
 use crate::request::row::{Names, RowFlags, Writes};
-use crate::request::{Demands, Needs, Request};
+use crate::request::{Demands, Needs, Request, no_such_command};
 
 pub(super) const LIST: Command = Command::new("listShards", "Lists the shards", list)
     .needs(Needs::Cluster(&[Action::ListShards]))
@@ -75,11 +78,10 @@ fn balancer_demands(demands: &mut Demands<'_>, _: &Request<'_>) {
 /// # Errors
 /// 59 CommandNotFound.
 pub(super) fn check_router(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<()> {
-    if ctx.service.replica_set.get().is_none() {
-        return Ok(());
+    match ctx.service.replica_set.get() {
+        None => Ok(()),
+        Some(_) => Err(no_such_command(request.name)),
     }
-    let text = format!("no such command: '{}'", request.name);
-    Err(Error::new(ErrorCode::CommandNotFound, text))
 }
 
 fn list(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -163,22 +165,138 @@ fn shard_collection(
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
     check_without_effect(request)?;
+    let series = fields.document("timeseries")?;
+    if let Some((buckets, series)) = time_series(ctx, &ns, series)? {
+        shard_series(ctx, (&ns, &buckets, &series), (key, unique))?;
+        reply.append("collectionsharded", ns.as_str());
+        return Ok(());
+    }
     let store = &ctx.service.store;
     store.check_no_view(ctx.store.view, &ns)?;
     let (collection, _) = store.get_or_create(ctx.store.view, &ns)?;
-    if let Some(before) = sharding::sharded(store, &collection)? {
-        let is_same = before.as_doc().get("key") == Some(RawValue::Document(key));
-        if !is_same {
-            let text = format!("sharding already enabled for collection {ns}");
-            return Err(Error::new(ErrorCode::AlreadyInitialized, text));
-        }
-    } else {
+    if !is_sharded(ctx, (&ns, &collection), key)? {
         prepare_index(ctx, &collection, key, unique)?;
         sharding::record_database(store, ctx.op, ns.db())?;
         sharding::record_collection(store, ctx.op, &collection, (key, unique))?;
     }
     reply.append("collectionsharded", ns.as_str());
     Ok(())
+}
+
+/// Whether a collection is sharded by this key.
+///
+/// # Errors
+/// 23 AlreadyInitialized if it is sharded by another one.
+fn is_sharded(
+    ctx: &CommandContext<'_>,
+    (ns, collection): (&Namespace, &Collection),
+    key: RawDoc<'_>,
+) -> Result<bool> {
+    let Some(before) = sharding::sharded(&ctx.service.store, collection)? else {
+        return Ok(false);
+    };
+    if before.as_doc().get("key") != Some(RawValue::Document(key)) {
+        let text = format!("sharding already enabled for collection {ns}");
+        return Err(Error::new(ErrorCode::AlreadyInitialized, text));
+    }
+    Ok(true)
+}
+
+/// A time series with its buckets.
+type Series = (Arc<Collection>, Arc<TimeSeries>);
+
+/// The time series of this name, which is created with the given options if it is missing. `None`
+/// if the command is not about a time series.
+///
+/// # Errors
+/// 72 InvalidOptions for options of another time series, errors of `create`.
+fn time_series(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    given: Option<RawDoc<'_>>,
+) -> Result<Option<Series>> {
+    let store = &ctx.service.store;
+    let found = || store.time_series_named(ctx.store.view, ns);
+    match (found(), given) {
+        (existing, None) => Ok(existing),
+        (Some(existing), Some(given)) => {
+            let given = TimeSeries::parse(given, "shardCollection.timeseries")?;
+            if given.document() != existing.1.document() {
+                let text = format!("the time series {ns} has other options");
+                return Err(Error::new(ErrorCode::InvalidOptions, text));
+            }
+            Ok(Some(existing))
+        }
+        (None, Some(given)) => {
+            if store.collection(ctx.store.view, ns).is_some() {
+                let text = format!("the collection {ns} is no time series");
+                return Err(Error::new(ErrorCode::InvalidOptions, text));
+            }
+            let mut command = DocBuilder::new();
+            command.append("create", ns.collection()).append("timeseries", given);
+            run_inner(ctx, ns, &command.finish())?;
+            Ok(found())
+        }
+    }
+}
+
+/// Records a time series as sharded. The key may contain the meta field, fields within it and, at
+/// its end, the time field.
+///
+/// # Errors
+/// 2 BadValue for another key, 23 AlreadyInitialized, errors of the index.
+fn shard_series(
+    ctx: &CommandContext<'_>,
+    (ns, buckets, series): (&Namespace, &Collection, &TimeSeries),
+    (key, unique): (RawDoc<'_>, Uniqueness),
+) -> Result<()> {
+    let invalid = |text: &str| Err(Error::bad_value(text));
+    let mut on_buckets = DocBuilder::new();
+    let last = key.iter().count() - 1;
+    for (at, field) in key.iter().enumerate() {
+        let is_time = field.name() == series.fields.time;
+        if is_time && at < last {
+            return invalid("the time field can only be the last field of a shard key");
+        }
+        if is_time && field.value() == RawValue::String("hashed") {
+            return invalid("the time field of a shard key can only be ascending");
+        }
+        match series.fields.on_bucket_meta(field.name()) {
+            Some(path) => on_buckets.append(&path, field.value()),
+            None if is_time => {
+                on_buckets.append(&["control.min.", field.name()].concat(), field.value())
+            }
+            None => {
+                return invalid(
+                    "Sharding a time-series collection needs a key of the metaField, fields within it, or the timeField",
+                );
+            }
+        };
+    }
+    let on_buckets = on_buckets.finish();
+    if is_sharded(ctx, (ns, buckets), on_buckets.as_doc())? {
+        return Ok(());
+    }
+    let mut command = DocBuilder::new();
+    command.append("createIndexes", ns.collection()).start_array("indexes").push_document();
+    command.append("key", key).append("name", index_name(key).as_str()).end().end();
+    run_inner(ctx, ns, &command.finish())?;
+    let store = &ctx.service.store;
+    sharding::record_database(store, ctx.op, ns.db())?;
+    sharding::record_collection(store, ctx.op, buckets, (on_buckets.as_doc(), unique))
+}
+
+/// Runs another command about the collection.
+fn run_inner(ctx: &CommandContext<'_>, ns: &Namespace, body: &DocBuf) -> Result<()> {
+    let name = body.as_doc().iter().next().map_or("", |field| field.name());
+    let command = ctx.commands.find(name).map(|entry| entry.command);
+    match command.map(|command| (command, command.handler)) {
+        Some((command, Handler::Run(run))) => {
+            let request = Request::inner(&command.row, ns.db(), body.as_doc());
+            run(ctx, &request, &mut DocBuilder::new())
+        }
+        _ => Err(Error::internal(format!("the command {name} is missing"))),
+    }
 }
 
 /// The collection in the command's value, which includes the database.
@@ -225,7 +343,7 @@ fn check_key(key: RawDoc<'_>) -> Result<bool> {
 /// Checks the arguments that have no effect.
 ///
 /// # Errors
-/// 2 BadValue for a collation that is not the simple one; 238 for a time series.
+/// 2 BadValue for a collation that is not the simple one.
 fn check_without_effect(request: &Request<'_>) -> Result<()> {
     let fields = request.arguments()?;
     for name in ["enforceUniquenessCheck", "presplitHashedZones"] {
@@ -241,10 +359,7 @@ fn check_without_effect(request: &Request<'_>) -> Result<()> {
         );
         return Err(Error::bad_value(text));
     }
-    match fields.document("timeseries")? {
-        Some(_) => Err(Error::not_implemented("'timeseries' of 'shardCollection'")),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Creates an index on the shard key of an empty collection, and requires one of others.
@@ -274,14 +389,8 @@ fn prepare_index(
         let text = "Please create an index that starts with the proposed shard key before sharding the collection";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
-    let mut name = String::new();
-    for field in key {
-        let order = field.value().as_str().unwrap_or("1");
-        let parts = if name.is_empty() { ["", field.name()] } else { ["_", field.name()] };
-        name.push_str(&[parts[0], parts[1], "_", order].concat());
-    }
     let mut spec = DocBuilder::new();
-    spec.append("key", key).append("name", name.as_str());
+    spec.append("key", key).append("name", index_name(key).as_str());
     if unique == Uniqueness::Unique {
         spec.append("unique", true);
     }
@@ -290,6 +399,14 @@ fn prepare_index(
     let (by, ns) = ((&**ctx.op, ctx.store.view), collection.namespace());
     store.create_indexes(by, &ns, &[spec.as_doc()], options)?;
     Ok(())
+}
+
+/// The default name of the index on a shard key.
+fn index_name(key: RawDoc<'_>) -> String {
+    let part = |field: mayfly_value::RawElement<'_>| {
+        [field.name(), "_", field.value().as_str().unwrap_or("1")].concat()
+    };
+    key.iter().map(part).collect::<Vec<_>>().join("_")
 }
 
 /// Whether a field of an index has the order of a field of a shard key.

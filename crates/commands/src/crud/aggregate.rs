@@ -1,5 +1,6 @@
 //! `aggregate`.
 
+mod described;
 mod host;
 
 use crate::request::arguments::CURSOR;
@@ -26,6 +27,7 @@ use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, InTransaction, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::primacy::not_writable;
+pub(crate) use described::with_descriptions;
 use host::{Described, ServerHost};
 
 pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run)
@@ -56,13 +58,13 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     HINT,
     Argument::bool("allowDiskUse").null_is_value(),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
     Argument::flag("explain"),
-    Argument::any("collation"),
-    Argument::document("let"),
-    Argument::flag("fromMongos"),
-    Argument::flag("needsMerge"),
-    Argument::document("exchange"),
+    Argument::any("collation").since("3.4"),
+    Argument::document("let").since("5.0"),
+    Argument::flag("fromMongos").unstable(),
+    Argument::flag("needsMerge").unstable(),
+    Argument::document("exchange").unstable(),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -265,6 +267,7 @@ fn start(
     let (request, pipeline) = (arguments.request, arguments.pipeline);
     let reads = !parsed.is_source() && parsed.describes_collection().is_none();
     let settings = if reads { with_hints(ctx, request, settings)? } else { settings };
+    let settings = with_descriptions(ctx, &parsed, settings)?;
     let writes = parsed.writes_to().is_some();
     let sourced = |parsed: Pipeline, settings| {
         let host = ServerHost { ctx, described: Described::Nothing };
@@ -319,8 +322,7 @@ fn start_named(
         }
         (Source::Collection(collection), Some(_)) => Described::Documents(collection),
         (Source::Nothing, Some(Description::Figures)) => {
-            let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
-            return Err(Error::new(ErrorCode::NamespaceNotFound, text));
+            return Err(no_stats(ns));
         }
         (Source::Nothing, Some(Description::Plans)) => Described::Nothing,
         (Source::Nothing, _) => {
@@ -451,8 +453,18 @@ fn described_view(
             Ok(Described::Measurements(buckets))
         }
         (None, Description::Figures | Description::Plans) => Ok(Described::View(ns.clone())),
+        (_, Description::Catalog) => {
+            let text = format!("{stage} is only valid as the first stage in a pipeline");
+            Err(Error::new(ErrorCode(40602), text))
+        }
         _ => Err(not_on_views(stage)),
     }
+}
+
+/// The error of figures about a missing collection.
+fn no_stats(ns: &Namespace) -> Error {
+    let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
+    Error::new(ErrorCode::NamespaceNotFound, text)
 }
 
 fn not_on_views(stage: &str) -> Error {

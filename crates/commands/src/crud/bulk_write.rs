@@ -41,7 +41,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::array("nsInfo").required(),
     Argument::bool("ordered"),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
     Argument::document("let"),
     Argument::bool("errorsOnly"),
     Argument::fields("cursor", CURSOR),

@@ -43,7 +43,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
         .refused_with(2, "limit value is not a valid number, but {}"),
     Argument::whole("skip").at_least(0),
     Argument::any("hint"),
-    Argument::any("collation"),
+    Argument::any("collation").since("3.4"),
     Argument::any("fields"),
 ];
 

@@ -36,9 +36,9 @@ pub(crate) const ROW: Command = Command::new("delete", "Removes documents", run)
 pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::array("deletes").required(),
     Argument::flag("ordered"),
-    Argument::document("let"),
+    Argument::document("let").since("5.0"),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
 ];
@@ -84,8 +84,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 pub(super) const STATEMENT: &[Argument] = &[
     Argument::document("q").required(),
     Argument::whole("limit").required(),
-    Argument::any("hint"),
-    Argument::document("collation"),
+    Argument::any("hint").since("4.4"),
+    Argument::document("collation").since("3.4"),
 ];
 
 /// Parses an element of `deletes`.

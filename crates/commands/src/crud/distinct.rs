@@ -44,7 +44,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::string("key").required(),
     Argument::document("query"),
     HINT,
-    Argument::any("collation"),
+    Argument::any("collation").since("3.4"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

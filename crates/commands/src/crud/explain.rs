@@ -23,6 +23,7 @@ use crate::crud::{Collating, Source, Stages, find_on_view, settings_of, source};
 use crate::diagnostics::build_info::VERSION;
 use crate::request::row::{Expected, Hides, Names, Reads, RowFlags};
 use crate::request::{Fields, Needs, Request};
+use crate::rules::raw_data::names_series;
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("explain", "Returns the plan of another command", run)
@@ -131,7 +132,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     doc.append("explainVersion", "1");
     match (command.explained, command.handler) {
         (Some(explain), _) => {
-            let inner = Request::inner(&command.row, db, body);
+            let mut inner = Request::inner(&command.row, db, body);
+            if request.generic.raw_data || body.get("rawData") == Some(RawValue::Bool(true)) {
+                inner.names_buckets = names_series(&ctx.service.store, &inner);
+            }
             explain(ctx, &inner, verbosity, doc)?;
         }
         (None, Handler::Missing) => {

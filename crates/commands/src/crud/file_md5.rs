@@ -74,7 +74,7 @@ fn has_index(collection: &Collection) -> bool {
 /// The bytes of the chunk with this number.
 ///
 /// # Errors
-/// 10040 if another chunk follows, 50849 for a chunk without data.
+/// 10040 if another chunk follows, 50848 for a chunk without data, 50849 for other data.
 fn data_of(chunk: RawDoc<'_>, number: i32) -> Result<&[u8]> {
     let found = chunk.get("n").and_then(Number::from_value).and_then(Number::to_i64_exact);
     if found != Some(i64::from(number)) {
@@ -83,8 +83,12 @@ fn data_of(chunk: RawDoc<'_>, number: i32) -> Result<&[u8]> {
     }
     match chunk.get("data") {
         Some(RawValue::Binary { bytes, .. }) => Ok(bytes),
-        other => {
-            let kind = other.map_or("missing", RawValue::type_name);
+        None => {
+            let text = format!("Chunk {number} has no data");
+            Err(Error::new(ErrorCode(50848), text))
+        }
+        Some(other) => {
+            let kind = other.type_name();
             let text = format!("Chunk {number} should have data of type binData, found {kind}");
             Err(Error::new(ErrorCode(50849), text))
         }

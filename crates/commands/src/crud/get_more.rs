@@ -39,8 +39,8 @@ fn cursor_namespace(request: &Request<'_>, collection: &str) -> Result<Namespace
 const ARGUMENTS: &[Argument] = &[
     Argument::string("collection").required(),
     Argument::whole("batchSize").at_least(0),
-    Argument::whole("term"),
-    Argument::document("lastKnownCommittedOpTime"),
+    Argument::whole("term").unstable(),
+    Argument::document("lastKnownCommittedOpTime").unstable(),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

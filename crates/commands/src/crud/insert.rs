@@ -33,7 +33,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::array("documents").required(),
     Argument::flag("ordered"),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement"),
+    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
 ];

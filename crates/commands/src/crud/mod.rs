@@ -14,12 +14,14 @@ pub(crate) mod insert;
 mod map_reduce;
 mod measurements;
 mod read;
+mod release_memory;
 mod settings;
 mod together;
 mod update;
 mod view;
 mod write;
 
+pub(crate) use aggregate::with_descriptions;
 pub(crate) use count::on_view as count_on_view;
 pub(crate) use find::on_view as find_on_view;
 pub(crate) use read::{Collating, FirstBatch, first_batch};
@@ -37,6 +39,7 @@ pub(crate) const ROWS: &[Command] = &[
     find::ROW,
     get_more::ROW,
     get_more::KILL_CURSORS,
+    release_memory::ROW,
     insert::ROW,
     update::ROW,
     delete::ROW,

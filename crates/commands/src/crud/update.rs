@@ -40,8 +40,8 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::array("updates").required(),
     Argument::flag("ordered"),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement"),
-    Argument::document("let"),
+    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
+    Argument::document("let").since("5.0"),
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
 ];
@@ -105,11 +105,11 @@ pub(super) const STATEMENT: &[Argument] = &[
     Argument::any("u").required(),
     Argument::flag("upsert"),
     Argument::flag("multi"),
-    Argument::any("hint"),
-    Argument::document("collation"),
-    Argument::array("arrayFilters"),
-    Argument::document("c"),
-    Argument::document("sort"),
+    Argument::any("hint").since("4.2"),
+    Argument::document("collation").since("3.4"),
+    Argument::array("arrayFilters").since("3.6"),
+    Argument::document("c").since("4.2"),
+    Argument::document("sort").since("8.0"),
     Argument::flag("upsertSupplied"),
 ];
 

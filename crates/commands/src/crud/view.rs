@@ -13,6 +13,7 @@ use mayfly_query::{
 use mayfly_storage::{Collection, OPLOG, ResolvedView, buckets_view};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
+use super::aggregate::with_descriptions;
 use super::read::Collating;
 use crate::context::CommandContext;
 use crate::request::Request;
@@ -201,6 +202,7 @@ impl OverView<'_> {
         settings: RunSettings,
     ) -> Result<PipelineRun> {
         let view = self.view;
+        let settings = with_descriptions(ctx, &self.pipeline, settings)?;
         if reads_log(view) {
             let run = self.start_log(hint.as_ref(), settings)?;
             ctx.op.update_info(|info| info.plan_summary = run.plan_summary());

@@ -33,15 +33,15 @@ const MISSING: &[&str] = &["recordPreImages"];
 const ARGUMENTS: &[Argument] = &[
     Argument::fields("index", INDEX),
     Argument::one_of("expireAfterSeconds", &[Form::String, Form::Number]).null_is_value(),
-    Argument::flag("dryRun"),
-    Argument::document("ttl"),
+    Argument::flag("dryRun").since("6.0"),
+    Argument::document("ttl").unstable(),
     Argument::document("validator"),
     VALIDATION_LEVEL,
     VALIDATION_ACTION,
     IMAGES,
-    Argument::whole("cappedSize").at_least(1),
-    Argument::whole("cappedMax"),
-    Argument::document("timeseries"),
+    Argument::whole("cappedSize").at_least(1).since("6.0").unstable(),
+    Argument::whole("cappedMax").since("6.0").unstable(),
+    Argument::document("timeseries").since("5.0"),
     Argument::string("viewOn"),
     Argument::array("pipeline"),
     Argument::any("recordPreImages"),
@@ -56,7 +56,7 @@ const INDEX: &[Argument] = &[
     Argument::flag("unique"),
     Argument::flag("prepareUnique"),
     Argument::any("forceNonUnique"),
-    Argument::document("ttl"),
+    Argument::document("ttl").unstable(),
 ];
 
 /// Options of a collection.

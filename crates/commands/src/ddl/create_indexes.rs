@@ -11,7 +11,7 @@ use super::time_series::on_measurements;
 use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
 use crate::request::row::{Expected, InTransaction, LogForm, RowFlags, Writes};
-use crate::request::{Needs, Request};
+use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
 pub(crate) const ROW: Command = Command::new("createIndexes", "Creates indexes", run)
@@ -25,10 +25,20 @@ pub(crate) const ROW: Command = Command::new("createIndexes", "Creates indexes",
 const ARGUMENTS: &[Argument] = &[
     Argument::array("indexes").required(),
     Argument::flag("ignoreUnknownIndexOptions"),
-    Argument::one_of("commitQuorum", &[Form::String, Form::Whole]),
+    Argument::one_of("commitQuorum", &[Form::String, Form::Whole]).since("4.4"),
     Argument::any("v"),
-    Argument::flag("dryRun"),
-    Argument::string("onConflict"),
+    Argument::flag("dryRun").unstable(),
+    Argument::string("onConflict").unstable(),
+];
+
+/// The options of an index that do not belong to the stable API. Manual: "Stable API", "Stable API
+/// Commands", "createIndexes".
+const UNSTABLE: &[Argument] = &[
+    Argument::any("background").unstable(),
+    Argument::any("bucketSize").unstable(),
+    Argument::any("sparse").unstable(),
+    Argument::any("storageEngine").unstable(),
+    Argument::any("ttl").unstable(),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -50,6 +60,11 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         return Err(fields.missing("indexes"));
     };
     let specs: Vec<RawDoc<'_>> = specs.collect();
+    if request.generic.api_strict {
+        for spec in &specs {
+            Fields::new(*spec, "createIndexes.indexes").check_stable(UNSTABLE)?;
+        }
+    }
     if specs.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }

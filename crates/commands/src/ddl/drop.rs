@@ -2,6 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_service::{Actor, sharding};
 use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
@@ -47,7 +48,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         });
     }
     ctx.service.top.forget(ns.as_str());
-    sharding::forget_collection(store, ctx.op, &ns)?;
+    for ns in [Some(&ns), TimeSeries::buckets_of(&ns).as_ref()].into_iter().flatten() {
+        sharding::forget_collection(store, ctx.op, ns)?;
+    }
     // Also waits for the log if nothing was dropped: a concurrent client may have dropped it
     // without waiting.
     Ok(())

@@ -22,7 +22,8 @@ pub(super) const CLUSTERED_INDEX: Argument = Argument::one_of(
         ]),
     ],
 )
-.null_is_value();
+.null_is_value()
+.since("5.3");
 
 /// The document `clusteredIndex`, if the collection is to be clustered.
 pub(super) fn clustered_index<'a>(fields: &Fields<'a>) -> Option<RawDoc<'a>> {

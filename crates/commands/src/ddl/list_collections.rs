@@ -27,7 +27,7 @@ pub(crate) const ROW: Command =
 const ARGUMENTS: &[Argument] = &[
     Argument::document("filter"),
     Argument::flag("nameOnly"),
-    Argument::flag("authorizedCollections"),
+    Argument::flag("authorizedCollections").since("4.0"),
     Argument::fields("cursor", CURSOR),
     Argument::any("includePendingDrops"),
 ];

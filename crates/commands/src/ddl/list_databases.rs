@@ -32,7 +32,7 @@ struct DatabaseEntry {
 const ARGUMENTS: &[Argument] = &[
     Argument::flag("nameOnly"),
     Argument::document("filter"),
-    Argument::flag("authorizedDatabases"),
+    Argument::flag("authorizedDatabases").since("4.0.5"),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

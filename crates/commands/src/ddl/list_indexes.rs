@@ -25,8 +25,8 @@ pub(crate) const ROW: Command =
         .reads(Reads::PREFERENCE.union(Reads::COMMITTED));
 const ARGUMENTS: &[Argument] = &[
     Argument::fields("cursor", CURSOR),
-    Argument::flag("includeBuildUUIDs"),
-    Argument::flag("includeIndexBuildInfo"),
+    Argument::flag("includeBuildUUIDs").unstable(),
+    Argument::flag("includeIndexBuildInfo").unstable(),
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

@@ -39,10 +39,13 @@ pub(super) const VALIDATION_ACTION: Argument =
     Argument::choice("validationAction", &["error", "warn", "errorAndLog"]);
 /// `changeStreamPreAndPostImages` of `create` and `collMod`.
 pub(super) const IMAGES: Argument =
-    Argument::fields("changeStreamPreAndPostImages", &[Argument::bool("enabled").required()]);
+    Argument::fields("changeStreamPreAndPostImages", &[Argument::bool("enabled").required()])
+        .since("6.0");
 /// `indexOptionDefaults` of `create`.
 pub(super) const INDEX_DEFAULTS: Argument =
-    Argument::fields("indexOptionDefaults", &[Argument::document("storageEngine")]);
+    Argument::fields("indexOptionDefaults", &[Argument::document("storageEngine")])
+        .since("3.2")
+        .unstable();
 
 pub(super) fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)

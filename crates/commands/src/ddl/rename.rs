@@ -2,6 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
+use mayfly_service::sharding;
 use mayfly_storage::{OPLOG, RenameTarget, TempMark};
 use mayfly_value::arguments::convert::truth;
 use mayfly_value::arguments::{Argument, Form};
@@ -70,5 +71,6 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     ctx.service.store.rename_identified((&from, source), &to, target, mark)?;
     ctx.service.top.forget(from.as_str());
     ctx.service.top.forget(to.as_str());
+    sharding::rename_collection(&ctx.service.store, ctx.op, &from, &to)?;
     Ok(())
 }

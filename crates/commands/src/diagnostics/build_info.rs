@@ -1,4 +1,4 @@
-//! `buildInfo`: the version that clients check, and this server's own version.
+//! `buildInfo`: the version that clients check, and this server's own version. It needs a login.
 
 use mayfly_base::{Result, limits};
 use mayfly_value::{DocBuilder, RawDoc};
@@ -8,14 +8,14 @@ use crate::request::row::{InTransaction, RowFlags};
 use crate::request::{Needs, Request};
 
 /// The version of the reference whose behaviour this server implements; it belongs to
-/// `maxWireVersion` 25.
-pub const VERSION: &str = "8.0.4";
-const VERSION_PARTS: [i32; 4] = [8, 0, 4, 0];
+/// `maxWireVersion` 27.
+pub const VERSION: &str = "8.2.0";
+const VERSION_PARTS: [i32; 4] = [8, 2, 0, 0];
 
 pub(crate) const ROW: Command = Command::new("buildInfo", "Returns version and build", run)
     .needs(Needs::Nothing)
     .aliases(&["buildinfo"])
-    .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT))
+    .flags(RowFlags::LENIENT)
     .in_transaction(InTransaction::Informational);
 
 fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {

@@ -7,7 +7,7 @@ use mayfly_base::{Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_query::is_clustered;
 use mayfly_service::top::Latencies;
-use mayfly_storage::{Collection, OPLOG};
+use mayfly_storage::{Collection, OPLOG, RetiredTally};
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -238,6 +238,10 @@ fn append(
         doc.append(index.spec.name(), small(bytes(*size) / scale));
     }
     doc.end();
+    // A field of this server.
+    if sizes.retired != Some(RetiredTally::default()) {
+        RetiredTally::append(sizes.retired, scale, doc);
+    }
     doc.append("scaleFactor", small(scale));
     Ok(())
 }

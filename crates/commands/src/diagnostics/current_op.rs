@@ -3,6 +3,7 @@
 //! The TTL monitor is listed even when it sleeps, so that users can see that expiry runs.
 
 use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::error::mistyped;
 use std::collections::HashSet;
 
 use mayfly_auth::{Action, Target, UserName};
@@ -314,7 +315,7 @@ fn run_kill_op(
                     "\"op\" had the wrong type. Expected number, found {}",
                     value.type_name()
                 );
-                Error::type_mismatch(text)
+                mistyped(text)
             }
             None => Error::new(ErrorCode::NoSuchKey, "Missing expected field \"op\""),
         });

@@ -2,6 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
@@ -30,7 +31,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
             return Err(Error::new(ErrorCode::OperationFailed, text));
         }
         other => {
-            return Err(Error::type_mismatch(format!(
+            return Err(mistyped(format!(
                 "Argument to getLog must be of type String; found {other:?} of type {}",
                 other.type_name()
             )));

@@ -49,7 +49,7 @@ pub(crate) const IS_MASTER: Command =
 
 /// Versions of the wire protocol.
 const MIN_WIRE_VERSION: i32 = 0;
-const MAX_WIRE_VERSION: i32 = 25;
+const MAX_WIRE_VERSION: i32 = 27;
 /// The supported compressors.
 const COMPRESSORS: [&str; 3] = ["snappy", "zstd", "zlib"];
 /// The longest application name, in bytes.

@@ -1,6 +1,7 @@
 //! Commands that return information about the server and the connection.
 
 pub(crate) mod build_info;
+pub(crate) mod catalog;
 pub(crate) mod cluster_catalog;
 pub(crate) mod coll_stats;
 mod connection;

@@ -13,7 +13,8 @@ mod request;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, Result};
+use crate::request::no_such_command;
+use mayfly_base::Result;
 use mayfly_service::{Connection, Service};
 use mayfly_value::{DocBuilder, RawDoc};
 use mayfly_work::FirstTurn;
@@ -185,8 +186,7 @@ fn find_and_run(
     let (entry, name) = incoming.called;
     let Some(Entry { index, command }) = entry else {
         service.metrics.opcounters.command.add(1);
-        let text = format!("no such command: '{name}'");
-        return Err(Error::new(ErrorCode::CommandNotFound, text));
+        return Err(no_such_command(name));
     };
     // A command that runs again after waiting is counted once.
     if !incoming.repeat.waited {

@@ -9,7 +9,7 @@ use crate::registry;
 use crate::request::row::InTransaction;
 use crate::request::{OpKind, ReadConcern, Request, RowFlags, generic};
 use crate::rules::rights::check;
-use crate::rules::{audit, implied, primacy, transaction};
+use crate::rules::{audit, implied, primacy, raw_data, transaction};
 use mayfly_value::arguments::error::wrong_type;
 
 /// Counts the command, and reads its database. This is the first step, so that commands which other
@@ -43,7 +43,12 @@ pub(super) fn parse<'a>(call: &Call<'a>, db: &'a str) -> Result<Request<'a>> {
     let (row, body) = (&call.command.row, call.incoming.body);
     let (_, name) = call.incoming.called;
     let generic = generic::parse(body, row)?;
-    Ok(Request { row, name, db, body, generic, sequences: call.incoming.sequences, uuid: None })
+    let (sequences, uuid, names_buckets) = (call.incoming.sequences, None, false);
+    let mut request = Request { row, name, db, body, generic, sequences, uuid, names_buckets };
+    if request.generic.raw_data {
+        request.names_buckets = raw_data::names_series(&call.service.store, &request);
+    }
+    Ok(request)
 }
 
 /// Checks the client's rights. The request has changed nothing before; a refused command only

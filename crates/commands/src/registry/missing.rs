@@ -1,4 +1,4 @@
-//! The commands of the reference's 8.0 line. Those without a row in another group answer "not
+//! The commands of the reference's 8.2 line. Those without a row in another group answer "not
 //! implemented". Commands that the reference removed earlier are not listed and stay unknown.
 
 use crate::context::Command;

@@ -63,7 +63,6 @@ fn before_a_login_nothing_but_the_handshake_runs() {
     let known = [
         "_isSelf",
         "authenticate",
-        "buildInfo",
         "connectionStatus",
         "endSessions",
         "hello",
@@ -116,6 +115,7 @@ fn what_transactions_take_is_what_the_manual_lists() {
         "insert",
         "killCursors",
         "prepareTransaction",
+        "releaseMemory",
         "update",
     ];
     assert_eq!(named(|row| row.in_transaction == InTransaction::Statement), statements);

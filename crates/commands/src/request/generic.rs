@@ -75,6 +75,8 @@ pub struct Generic<'a> {
     pub cluster_time: u64,
     /// Whether only commands of the stable API are accepted.
     pub api_strict: bool,
+    /// `rawData`: a time series stands for its buckets.
+    pub raw_data: bool,
 }
 
 /// The role of a command in its transaction.
@@ -115,6 +117,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
             b"maxTimeMS" => generic.max_time_ms = max_time_ms(value())?,
             b"readConcern" => generic.read_concern = ReadConcern::parse(value())?,
             b"writeConcern" => generic.write_concern = WriteConcern::parse(value())?,
+            b"rawData" => generic.raw_data = raw_data(value())?,
             b"comment" => generic.comment = Some(value()),
             b"$clusterTime" => generic.cluster_time = gossiped(value())?,
             b"apiVersion" => api.version = Some(value()),
@@ -209,6 +212,16 @@ fn transaction_part(
         (_, Some(false)) => refused("Specifying startTransaction=false is not allowed."),
         (_, Some(true)) => Ok(TransactionPart::Begins),
         (_, None) => Ok(TransactionPart::Continues),
+    }
+}
+
+/// `rawData`; null counts as absent.
+#[cold]
+fn raw_data(value: RawValue<'_>) -> Result<bool> {
+    match value {
+        RawValue::Bool(flag) => Ok(flag),
+        RawValue::Null | RawValue::Undefined => Ok(false),
+        other => Err(wrong_type("rawData", other, "bool")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A command as handlers see it: name, database, body, document sequences, generic arguments.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::request::generic::is_generic;
@@ -33,13 +34,21 @@ pub struct Request<'a> {
     pub(crate) sequences: &'a [DocumentSequence<'a>],
     /// The UUID that a log entry gives to the collection that it creates; clients cannot set it.
     pub(crate) uuid: Option<[u8; 16]>,
+    /// Whether it names a time series with `rawData`, which stands for the buckets.
+    pub(crate) names_buckets: bool,
+}
+
+/// The error for an unknown command, and for one that other servers have.
+pub(crate) fn no_such_command(name: &str) -> Error {
+    Error::new(ErrorCode::CommandNotFound, format!("no such command: '{name}'"))
 }
 
 impl<'a> Request<'a> {
     /// A command inside another one.
     pub(crate) fn inner(row: &'static Row, db: &'a str, body: RawDoc<'a>) -> Request<'a> {
         let generic = Generic::default();
-        Request { row, name: row.name, db, body, generic, sequences: &[], uuid: None }
+        let (sequences, uuid, names_buckets) = (&[][..], None, false);
+        Request { row, name: row.name, db, body, generic, sequences, uuid, names_buckets }
     }
 
     /// Checks the fields of the command against the declarations in its row, and returns typed
@@ -47,10 +56,14 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// 40415 for an unknown field, 40413 for a repeated one, the errors of
-    /// [`Argument::check`](mayfly_value::arguments::Argument::check), 40414 for a missing one.
+    /// [`Argument::check`](mayfly_value::arguments::Argument::check), 40414 for a missing one, 323
+    /// for one outside of the stable API if the client uses that strictly.
     pub fn arguments(&self) -> Result<Fields<'a>> {
         let Row { name, arguments, flags, .. } = self.row;
         let also = if flags.contains(RowFlags::LENIENT) { |_: &[u8]| true } else { is_generic };
+        if self.generic.api_strict {
+            Fields::new(self.body, *name).check_stable(arguments)?;
+        }
         let fields = Fields::read_command(self.body, name, arguments, also)?;
         for sequence in self.sequences {
             if !arguments.iter().any(|argument| argument.name == sequence.name) {
@@ -76,13 +89,17 @@ impl<'a> Request<'a> {
         self.body.iter().next().map_or(RawValue::Null, |element| element.value())
     }
 
-    /// The collection in the command's value.
+    /// The collection in the command's value: with `rawData`, the buckets of a time series.
     ///
     /// # Errors
     /// 73 InvalidNamespace.
     pub fn namespace(&self) -> Result<Namespace> {
         match self.target() {
-            RawValue::String(collection) => Namespace::new(self.db, collection),
+            RawValue::String(collection) => {
+                let ns = Namespace::new(self.db, collection)?;
+                let buckets = self.names_buckets.then(|| TimeSeries::buckets_of(&ns));
+                Ok(buckets.flatten().unwrap_or(ns))
+            }
             other => Err(Error::new(
                 ErrorCode::InvalidNamespace,
                 format!("collection name has invalid type {}", other.type_name()),

@@ -11,6 +11,7 @@ pub(crate) mod row;
 
 pub use generic::{Durability, Generic, ReadConcern, ReadLevel, TransactionPart, WriteConcern};
 pub use mayfly_value::arguments::Fields;
+pub(crate) use message::no_such_command;
 pub use message::{DocumentSequence, Documents, Request};
 pub use needs::{Demands, Needs};
 pub use row::{Names, OpKind, Row, RowFlags};

@@ -7,6 +7,7 @@ pub(crate) mod faults;
 pub(crate) mod implied;
 pub(crate) mod length;
 pub(crate) mod primacy;
+pub(crate) mod raw_data;
 pub(crate) mod redaction;
 pub(crate) mod repeat;
 pub(crate) mod rights;

@@ -1,5 +1,6 @@
 //! Parsing of accumulators.
 
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::arguments::error::{missing, unknown, wrong_type};
 use std::sync::Arc;
 
@@ -76,7 +77,7 @@ fn parsed(
                 return Err(unary(row.name));
             }
             if !operand.as_document().is_some_and(RawDoc::is_empty) {
-                return Err(Error::type_mismatch("$count takes no arguments, i.e. $count:{}"));
+                return Err(mistyped("$count takes no arguments, i.e. $count:{}"));
             }
         }
         AccumulatorKind::FirstN

@@ -1,6 +1,7 @@
 //! The state of an accumulator in one group.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{
     Collation, DocBuilder, Number, RawDoc, RawValue, SortOrder, ValueBuf, check_depth, check_size,
     compare_values_in, ty,
@@ -406,9 +407,7 @@ fn put_in_list(
 
 fn not_an_array(name: &str, found: RawValue<'_>) -> Error {
     let kind = found.type_name();
-    Error::type_mismatch(format!(
-        "{name} requires array inputs, but input {found:?} is of type {kind}"
-    ))
+    mistyped(format!("{name} requires array inputs, but input {found:?} is of type {kind}"))
 }
 
 fn array<'v>(values: impl Iterator<Item = &'v ValueBuf>) -> Result<Option<ValueBuf>> {

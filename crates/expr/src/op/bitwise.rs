@@ -1,8 +1,9 @@
 //! `$bitAnd`, `$bitOr`, `$bitXor`, `$bitNot`: bitwise operations on ints and longs; a long operand
 //! makes the result a long.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::Result;
 use mayfly_value::RawValue;
+use mayfly_value::arguments::error::mistyped;
 
 use super::operand::{fault, int};
 use super::{ANY, OpRow, list};
@@ -24,7 +25,7 @@ pub(super) const ROWS: &[OpRow] = &[
             RawValue::Int32(value) => Ok(int(!value)),
             RawValue::Int64(value) => Ok(Value::Borrowed(RawValue::Int64(!value))),
             RawValue::Null | RawValue::Undefined => Ok(Value::NULL),
-            other if other.is_number() => Err(Error::type_mismatch(format!(
+            other if other.is_number() => Err(mistyped(format!(
                 "$bitNot only supports int and long, not: {}.",
                 value.type_name()
             ))),
@@ -57,7 +58,7 @@ fn combine<'a>(
             _ => {
                 let found = value.type_name();
                 let text = format!("{name} only supports int and long operands, not {found}.");
-                return Err(Error::type_mismatch(text));
+                return Err(mistyped(text));
             }
         };
     }

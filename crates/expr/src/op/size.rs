@@ -130,6 +130,7 @@ pub fn check_metadata<'v>(operand: RawValue<'v>, scope: &Scope) -> Result<&'v st
         "textScore" => "text score",
         "geoNearDistance" => "$geoNear distance",
         "geoNearPoint" => "$geoNear point",
+        "sortKey" => "sort key",
         "score" | "scoreDetails" => name,
         other => return Err(Error::not_implemented(format!("$meta of '{other}'"))),
     };

@@ -1,6 +1,7 @@
 //! `$shift`, `$locf`, `$linearFill`: values of neighbouring documents.
 
 use mayfly_base::{Error, Result};
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
 
 use super::{WindowFunction, null};
@@ -74,7 +75,7 @@ pub(super) fn linear(
             continue;
         };
         let Some(number) = Number::from_value(value.as_raw()) else {
-            return Err(Error::type_mismatch("Value to be filled must be numeric or nullish"));
+            return Err(mistyped("Value to be filled must be numeric or nullish"));
         };
         if let Some((from, start)) = left {
             for gap in from + 1..here {
@@ -100,7 +101,7 @@ pub(super) fn position(value: RawValue<'_>) -> Result<Number> {
             let text = format!(
                 "$linearFill requires the sort field to be numeric or a date, found {found}"
             );
-            Error::type_mismatch(text)
+            mistyped(text)
         }),
     }
 }

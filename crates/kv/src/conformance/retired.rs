@@ -133,6 +133,46 @@ pub(super) fn hidden_from_reads(make: &Make<'_>) {
     assert_eq!(stored(&*begin(engine), &whole(), ScanLimit::NONE), []);
 }
 
+/// A scan returns from time to time while it passes retired records, so that its caller can end it.
+pub(super) fn pauses(make: &Make<'_>) {
+    let engine = &*make();
+    let key = |number: u32| (7 * number).to_be_bytes();
+    let number = 40_000;
+    for first in (0..number).step_by(1000) {
+        let keys: Vec<[u8; 4]> = (first..first + 1000).map(key).collect();
+        let entries: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"v"[..])).collect();
+        fill(engine, &entries);
+        let dead: Vec<&[u8]> =
+            keys.iter().map(|key| &key[..]).filter(|dead| **dead != key(number / 2)).collect();
+        retire(engine, &dead);
+    }
+    let (middle, own) = (key(number / 2), key(number - 1));
+    for writes in [false, true] {
+        for direction in [FORWARD, Direction::Backward] {
+            let mut txn = begin(engine);
+            if writes {
+                put(&mut *txn, &own, b"own").unwrap();
+            }
+            let (mut found, mut pages, mut range) = (Vec::new(), 1, whole());
+            while let crate::ScanEnd::More { last_key } = txn
+                .scan(RECORD, &range, direction, ScanLimit::NONE, &mut |key, _| {
+                    found.push(key.to_vec());
+                    ControlFlow::Continue(())
+                })
+                .unwrap()
+            {
+                (range, pages) = (range.after(&last_key, direction), pages + 1);
+            }
+            found.sort_unstable();
+            let expected =
+                if writes { vec![middle.to_vec(), own.to_vec()] } else { vec![middle.to_vec()] };
+            assert_eq!(found, expected);
+            // Later scans may know where the retired records are.
+            assert!(pages > 1 || writes || direction == Direction::Backward, "{pages} pages");
+        }
+    }
+}
+
 pub(super) fn conflicts(make: &Make<'_>) {
     let engine = &*make();
     type Write = fn(&mut dyn Txn) -> KvResult<()>;

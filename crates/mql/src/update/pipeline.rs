@@ -8,6 +8,7 @@ mod set_fields;
 use mayfly_base::limits::MAX_PIPELINE_STAGES;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::{Shell, ShellValue};
@@ -166,9 +167,9 @@ pub(super) fn check_names(stages: RawDoc<'_>, is_stage: fn(&str) -> bool) -> Res
 }
 
 fn stage_document(stage: RawValue<'_>) -> Result<RawDoc<'_>> {
-    stage.as_document().ok_or_else(|| {
-        Error::type_mismatch("Each element of the 'pipeline' array must be an object")
-    })
+    stage
+        .as_document()
+        .ok_or_else(|| mistyped("Each element of the 'pipeline' array must be an object"))
 }
 
 fn only_field(spec: RawDoc<'_>) -> Result<RawElement<'_>> {

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Collection, RecordKey, Snapshot};
 use mayfly_value::{DocBuf, RawDoc};
+use mayfly_work::OpCtx;
 
 pub(crate) use node::near::{near_metadata, nearest};
 pub use node::text::metadata_of;
@@ -327,6 +328,15 @@ impl Executor {
         root.collect_keys(&batch.over(Some(snapshot)))?;
         self.collection.check_alive()?;
         root.check_alive()
+    }
+
+    /// Moves buffered rows from memory to files.
+    ///
+    /// # Errors
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed without files; errors of files and of the
+    /// operation's deadline.
+    pub(crate) fn release(&mut self, op: &OpCtx) -> Result<()> {
+        self.root.as_mut().map_or(Ok(()), |root| root.release(op))
     }
 
     /// Declares that the sink counts only: it may receive empty documents.

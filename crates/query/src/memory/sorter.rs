@@ -192,6 +192,24 @@ impl Sorted {
         self.merge.next()?.map(|(_, bytes)| row(bytes)).transpose()
     }
 
+    /// Writes the documents in memory to a file.
+    ///
+    /// # Errors
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed without files; errors of files and of the
+    /// operation's deadline.
+    pub(crate) fn spill(&mut self, op: &OpCtx) -> Result<()> {
+        let bytes = self.merge.memory_bytes();
+        let Some(share) = self.share.as_mut().filter(|_| bytes > 0 && !self.merge.is_over()) else {
+            return Ok(());
+        };
+        share.set(bytes);
+        let Some(folder) = share.folder()? else { return Err(too_much(share.limit())) };
+        let spilled = self.merge.spill(folder, &|| op.check())?;
+        share.count(op, spilled);
+        share.set(self.merge.memory_bytes());
+        Ok(())
+    }
+
     /// The statistics of the sort.
     pub(crate) fn stats(&self) -> SortStats {
         let memory = self.share.as_ref().map(Share::stats).unwrap_or_default();

@@ -73,11 +73,22 @@ struct Input<'a> {
 /// The rules of a kind of fusion for its pipelines.
 struct Rules {
     name: &'static str,
+    /// The code for a pipeline without stages.
+    empty: i32,
+    /// The code for a second pipeline with the same name.
+    repeated: i32,
+    /// The code for a pipeline that begins with a fusion.
+    nested: i32,
+    /// Whether the results of a pipeline can be fused.
+    fits: fn(RawDoc<'_>) -> bool,
+    /// The error for a pipeline that does not fit.
+    unfit: (i32, &'static str),
     /// The code for a stage that does more than selecting.
     not_selecting: i32,
-    /// The code for a weight of an unknown pipeline, and for a negative one.
-    weights: (i32, i32),
 }
+
+/// The codes for a weight of an unknown pipeline, and for a negative one.
+const WEIGHTS: (i32, i32) = (9967500, 9460300);
 
 /// Parses the pipelines and their weights.
 fn inputs<'a>(
@@ -88,16 +99,32 @@ fn inputs<'a>(
     let mut found = Vec::new();
     for pipeline in pipelines {
         let name = pipeline.name();
-        check_name(name)?;
         let path = || format!("{}.input.pipelines.{name}", rules.name);
         let Some(stages) = pipeline.value().as_array() else {
             return Err(wrong_type(path(), pipeline.value(), "array"));
         };
-        for (at, stage) in stages.iter().enumerate() {
+        let mut specs = Vec::new();
+        for stage in stages {
             let Some(spec) = stage.value().as_document() else {
                 return Err(wrong_type(path(), stage.value(), "object"));
             };
-            check_stage(at, spec, rules)?;
+            specs.push(spec);
+        }
+        if specs.is_empty() {
+            return Err(fault(
+                rules.empty,
+                format!("{} needs stages in each pipeline", rules.name),
+            ));
+        }
+        specs.iter().enumerate().try_for_each(|(at, spec)| check_nested(at, *spec, rules))?;
+        if !(rules.fits)(stages) {
+            return Err(fault(rules.unfit.0, rules.unfit.1));
+        }
+        specs.iter().try_for_each(|spec| check_stage(*spec, rules))?;
+        check_name(name)?;
+        if found.iter().any(|input: &Input<'_>| input.name == name) {
+            let text = format!("{} has two pipelines with the name '{name}'", rules.name);
+            return Err(fault(rules.repeated, text));
         }
         found.push(Input { name, stages, weight: 1.0 });
     }
@@ -109,7 +136,7 @@ fn inputs<'a>(
             let path = format!("{}.combination.weights.{}", rules.name, weight.name());
             return Err(wrong_type(path, weight.value(), "number"));
         };
-        let (unknown, negative) = rules.weights;
+        let (unknown, negative) = WEIGHTS;
         let Some(input) = found.iter_mut().find(|input| input.name == weight.name()) else {
             let text =
                 format!("there is no pipeline with the name of the weight '{}'", weight.name());
@@ -140,14 +167,20 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks a stage of one of the pipelines.
-fn check_stage(at: usize, spec: RawDoc<'_>, rules: &Rules) -> Result<()> {
+/// Checks that a stage of one of the pipelines is no fusion.
+fn check_nested(at: usize, spec: RawDoc<'_>, rules: &Rules) -> Result<()> {
     let Some(stage) = spec.iter().next() else { return Ok(()) };
-    let row = StageRow::find(stage.name());
-    if row.is_some_and(|row| row.fuses) {
-        let code = if at == 0 { 10473002 } else { 10170100 };
+    if StageRow::find(stage.name()).is_some_and(|row| row.fuses) {
+        let code = if at == 0 { rules.nested } else { 10170100 };
         return Err(fault(code, format!("{} may not contain {}", rules.name, stage.name())));
     }
+    Ok(())
+}
+
+/// Checks that a stage of one of the pipelines only selects and orders documents.
+fn check_stage(spec: RawDoc<'_>, rules: &Rules) -> Result<()> {
+    let Some(stage) = spec.iter().next() else { return Ok(()) };
+    let row = StageRow::find(stage.name());
     if row.is_none_or(|row| !(row.selects)(stage.value())) {
         let text = format!(
             "{} allows only stages that select documents, not {}",
@@ -218,8 +251,18 @@ fn results(
 
 /// Parses `$rankFusion`.
 pub(crate) fn rank(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Vec<DocBuf>> {
-    const RULES: Rules =
-        Rules { name: "$rankFusion", not_selecting: 9191103, weights: (9967500, 9460300) };
+    const RULES: Rules = Rules {
+        name: "$rankFusion",
+        empty: 9834300,
+        repeated: 9921000,
+        nested: 10473002,
+        fits: |stages| last(stages, "$sort").is_some() || last(stages, "$geoNear").is_some(),
+        unfit: (
+            9191100,
+            "$rankFusion requires pipelines that begin with a ranked stage or contain a $sort",
+        ),
+        not_selecting: 9191103,
+    };
     let RawValue::Document(spec) = value else {
         return Err(wrong_type(RULES.name, value, "object"));
     };
@@ -234,13 +277,9 @@ pub(crate) fn rank(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result
         fused.append("name", input.name);
         if let Some(sort) = last(input.stages, "$sort") {
             fused.append("rank", sort);
-        } else if last(input.stages, "$geoNear").is_some() {
+        } else {
             fused.start_document("rank").start_document("d");
             fused.append("$meta", "geoNearDistance").end().end();
-        } else {
-            let text =
-                "$rankFusion requires pipelines that begin with a ranked stage or contain a $sort";
-            return Err(fault(9191100, text));
         }
         let mut score = DocBuilder::new();
         score.start_document("s").start_array("$divide").push(input.weight);
@@ -291,10 +330,22 @@ pub(crate) fn score_fusion(
     value: RawValue<'_>,
     context: &PipelineContext<'_>,
 ) -> Result<Vec<DocBuf>> {
-    const RULES: Rules =
-        Rules { name: "$scoreFusion", not_selecting: 9402502, weights: (9402501, 9402503) };
+    const RULES: Rules = Rules {
+        name: "$scoreFusion",
+        empty: 9402503,
+        repeated: 9402203,
+        nested: 10473003,
+        fits: |stages| last(stages, "$score").is_some() || searches_text(stages),
+        unfit: (9402500, "$scoreFusion requires pipelines whose documents have a score"),
+        not_selecting: 9402502,
+    };
     let RawValue::Document(spec) = value else {
-        return Err(wrong_type(RULES.name, value, "object"));
+        let text = format!(
+            "The {} stage specification must be an object, found {}",
+            RULES.name,
+            value.type_name()
+        );
+        return Err(Error::failed_to_parse(text));
     };
     let fields = Fields::read(spec, RULES.name, SCORE_FUSION)?;
     let part = |name: &str, inner: &str| spec.get(name)?.as_document()?.get(inner);
@@ -312,11 +363,7 @@ pub(crate) fn score_fusion(
     let mut stages = all_documents(&inputs, context, |input| {
         let score = match last(input.stages, "$score") {
             Some(_) => "score",
-            None if searches_text(input.stages) => "textScore",
-            None => {
-                let text = "$scoreFusion requires pipelines whose documents have a score";
-                return Err(fault(9402500, text));
-            }
+            None => "textScore",
         };
         let mut fused = DocBuilder::new();
         fused.append("name", input.name).append("score", score);

@@ -21,7 +21,9 @@ use mayfly_value::{Collation, DocBuf, RawDoc};
 use crate::change::LogScan;
 use crate::change::{ChangeScope, ChangeStream};
 use crate::exec::Executor;
+use crate::language::metadata::SORT_KEY;
 use crate::language::needed::Fields;
+use crate::language::validator::mentions;
 use crate::language::{CanonicalQuery, FirstOf, Hint};
 use crate::optimise::{kept_by_front_sort, optimised};
 use crate::plan::{allowed_on, no_text_index};
@@ -32,7 +34,9 @@ use crate::stage::group::Group;
 use crate::stage::sort::Sort;
 use crate::stage::source::MemorySource;
 use crate::stage::window::{Limit, Skip};
-use crate::stage::{About, Description, Host, PipelineContext, RunSettings, Source, Step};
+use crate::stage::{
+    About, Description, Host, PipelineContext, RunSettings, Source, Step, WantedDescription,
+};
 use crate::timeseries::prepare;
 pub(crate) use parse::{note_rights, parse_stages};
 use positions::{check_after_changes, check_split};
@@ -78,6 +82,9 @@ impl Pipeline {
             check_after_changes(pipeline)?;
         }
         check_split(changes, &mut steps)?;
+        if mentions(pipeline, SORT_KEY) {
+            steps.iter_mut().filter_map(Step::get_mut::<Sort>).for_each(|it| it.gives_key = true);
+        }
         if changes.is_none() {
             steps = optimised(steps, context);
         }
@@ -100,6 +107,11 @@ impl Pipeline {
     /// The collections that the stages read besides the input.
     pub fn collections(&self) -> Vec<Namespace> {
         self.steps.iter().flat_map(|step| step.stage().collections()).collect()
+    }
+
+    /// The descriptions of collections with which pipelines inside of its stages begin.
+    pub fn descriptions(&self) -> Vec<WantedDescription> {
+        self.steps.iter().flat_map(|step| step.stage().descriptions()).collect()
     }
 
     fn about(&self) -> Option<About> {
@@ -234,7 +246,7 @@ impl Pipeline {
     fn first_of(&self) -> Option<FirstOf> {
         let mut steps = self.steps.iter().peekable();
         steps.next_if(|step| step.is::<Match>());
-        let sort = steps.next_if(|step| step.is::<Sort>()).and_then(Step::get::<Sort>);
+        let sort = steps.next_if(|step| is_order(step)).and_then(Step::get::<Sort>);
         let group = steps.next()?.get::<Group>().filter(|_| self.optimised)?;
         group.first_of(sort)
     }
@@ -315,11 +327,16 @@ fn needs_number_only(rest: &[Step]) -> bool {
     needed_fields(rest.iter()).is_some_and(|fields| fields.is_empty())
 }
 
+/// Whether a stage is a `$sort` that a query can replace.
+fn is_order(step: &Step) -> bool {
+    step.get::<Sort>().is_some_and(Sort::only_orders)
+}
+
 /// Number of leading stages that a query for the planner can replace: `$match`, `$sort`, `$skip`
 /// and
 /// `$limit`, in this order.
 fn front_length(steps: &[Step]) -> usize {
-    let kinds = [Step::is::<Match>, Step::is::<Sort>, Step::is::<Skip>, Step::is::<Limit>];
+    let kinds = [Step::is::<Match>, is_order, Step::is::<Skip>, Step::is::<Limit>];
     kinds.iter().fold(0, |at, is| at + usize::from(steps.get(at).is_some_and(is)))
 }
 
@@ -331,7 +348,7 @@ fn split(mut steps: Vec<Step>, hint: Option<Hint>) -> Result<(CanonicalQuery, Ve
     if let Some(found) = front.next_if(Step::is::<Match>).and_then(Step::take::<Match>) {
         query.matcher = Arc::new(found.0);
     }
-    if let Some(sort) = front.next_if(Step::is::<Sort>).and_then(Step::take::<Sort>) {
+    if let Some(sort) = front.next_if(is_order).and_then(Step::take::<Sort>) {
         query.sort = Some(sort.pattern);
     }
     if let Some(skip) = front.next_if(Step::is::<Skip>).and_then(Step::take::<Skip>) {

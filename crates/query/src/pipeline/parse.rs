@@ -3,9 +3,11 @@
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_expr::Scope;
 use mayfly_value::RawDoc;
+use mayfly_value::arguments::error::mistyped;
 
 use super::positions::check_in_transaction;
 use super::row::{Parsed, StageRow, parse_stage};
+use crate::language::metadata::SORT_KEY;
 use crate::stage::filter::Match;
 use crate::stage::fused::SCORE;
 use crate::stage::geo_near::{self, Distances, GeoNear};
@@ -45,7 +47,7 @@ pub(super) fn parse_counted(
             let text = "Each element of the 'pipeline' array must be an object";
             return Err(match context.inside {
                 PipelineOwner::Facet => Error::new(ErrorCode(40171), text),
-                _ => Error::type_mismatch(text),
+                _ => mistyped(text),
             });
         };
         stages.add(at, spec)?;
@@ -103,11 +105,14 @@ impl Stages<'_> {
         let unpacked = at == 1 && self.steps.first().is_some_and(Step::is::<Unpack>);
         let parsed = if unpacked { over_measurements(parsed, spec)? } else { parsed };
         self.check_search(at, &parsed)?;
-        let is_scored =
-            parsed.last().is_some_and(|step| step.stage().gives_metadata().contains(&SCORE));
-        if at == 0 || unpacked || is_scored {
+        let adds = |step: &Step| {
+            let names = step.stage().gives_metadata();
+            names.contains(&SCORE) || names.contains(&SORT_KEY)
+        };
+        let is_added = parsed.last().is_some_and(adds);
+        if at == 0 || unpacked || is_added {
             let names = parsed.iter().flat_map(|step| step.stage().gives_metadata());
-            let before = self.scope_after_first.take().filter(|_| is_scored);
+            let before = self.scope_after_first.take().filter(|_| is_added);
             self.scope_after_first = names.fold(before, |scope: Option<Scope>, name| {
                 let scope = scope.unwrap_or_else(|| self.context.scope.clone());
                 Some(scope.with_metadata(name))

@@ -363,6 +363,11 @@ impl StageRow {
         StageRow::find(first.iter().next()?.name())
     }
 
+    /// Whether the stage describes its collection, so that it can begin the pipeline of a join.
+    pub(crate) fn describes_collection(&self) -> bool {
+        self.is_source() && self.in_join && matches!(self.needs, Needs::Collection(_))
+    }
+
     /// Whether the stage reads no collection, so that its pipeline cannot be over one.
     pub fn is_independent(&self) -> bool {
         self.is_independent
@@ -398,15 +403,23 @@ impl StageRow {
         self.independent_code.map_or(ErrorCode::InvalidNamespace, ErrorCode)
     }
 
+    /// The error for an independent stage over a collection.
+    fn over_collection(&self) -> Error {
+        let text = format!("{} must be run against the database with {{aggregate: 1}}", self.name);
+        Error::new(self.code_over_collection(), text)
+    }
+
     fn check_inside(&self, context: &PipelineContext<'_>) -> Result<()> {
         let name = self.name;
         if self.independent_code.is_some() && context.within_facet() {
-            return Err(in_facet(name));
+            return Err(match context.collection {
+                Some(_) => self.over_collection(),
+                None => in_facet(name),
+            });
         }
         let is_nested = !matches!(context.inside, PipelineOwner::Command | PipelineOwner::View);
         if self.is_independent && !self.in_join && is_nested {
-            let text = format!("{name} must be run against the database with {{aggregate: 1}}");
-            return Err(Error::new(self.code_over_collection(), text));
+            return Err(self.over_collection());
         }
         if context.within_facet() && !self.in_facet {
             return Err(in_facet(name));

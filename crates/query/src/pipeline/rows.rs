@@ -314,6 +314,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::coll_stats,
     )
+    .in_joins()
     .stable_with(&["count"])
     .not_in_transactions(),
     of_source(
@@ -325,6 +326,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::plan_cache_stats,
     )
+    .in_joins()
     .unstable()
     .not_in_transactions()
     .concern(StageConcern::Local),
@@ -346,6 +348,18 @@ pub const STAGES: &[StageRow] = &[
         cluster::list_catalog,
     )
     .independent_with(9621301)
+    .not_in_transactions(),
+    of_source(
+        (
+            "$listCatalog",
+            "Gives the catalog's entry of the collection, or those of all collections",
+            "6.0",
+            Needs::Collection(Action::ListIndexes),
+        ),
+        source::list_catalog,
+    )
+    .in_joins()
+    .unstable()
     .not_in_transactions(),
     of_source(
         (
@@ -376,6 +390,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::index_stats,
     )
+    .in_joins()
     .unstable()
     .not_in_transactions(),
     of_source(
@@ -408,7 +423,7 @@ pub enum Absence {
     Missing,
     /// Part of a hosted search engine, which a server does not contain.
     Search,
-    /// Added to the reference after version 8.0; handled as unknown.
+    /// Added to the reference after version 8.2; handled as unknown.
     Newer,
     /// Sent between servers only, never by a client.
     Internal,
@@ -442,7 +457,6 @@ const fn absent_and_outside_transactions(name: &'static str, absence: Absence) -
 pub const ABSENT: &[AbsentStage] = &[
     absent("$backupCursor", Absence::Missing),
     absent("$backupCursorExtend", Absence::Missing),
-    absent_source("$listCatalog", Absence::Missing),
     absent("$operationMetrics", Absence::Missing),
     absent("$rerank", Absence::Missing),
     absent_and_outside_transactions("$listSearchIndexes", Absence::Search),

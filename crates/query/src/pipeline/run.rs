@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_storage::{Collection, Snapshot, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
-use mayfly_work::PlanSummary;
+use mayfly_work::{OpCtx, PlanSummary};
 
 use crate::change::ChangeStream;
 use crate::change::LogScan;
@@ -287,6 +287,18 @@ impl PipelineRun {
         self.settings = settings;
         self.ready = ready;
         outcome
+    }
+
+    /// Moves buffered documents of the plan and of the stages from memory to files.
+    ///
+    /// # Errors
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed without files; errors of files and of the
+    /// operation's deadline.
+    pub(crate) fn release(&mut self, op: &OpCtx) -> Result<()> {
+        if let Input::Plan(executor) = &mut self.input {
+            executor.release(op)?;
+        }
+        self.stages.iter_mut().try_for_each(|stage| stage.release(op))
     }
 
     fn work(

@@ -181,6 +181,10 @@ mod tests {
             &find,
         );
         check(
+            &inner("[{$collStats: {}}, {$unionWith: 'p'}]"),
+            &["Find db.c", "Find db.o", "CollStats db.o", "Find db.p"],
+        );
+        check(
             "[{$lookup: {pipeline: [{$documents: []}, {$unionWith: 'p'}], as: 'b'}}]",
             &["Find db.c", "Find db.p"],
         );

@@ -10,6 +10,7 @@ use mayfly_value::{
     DocBuf, DocBuilder, Number, RawDoc, RawValue, SortOrder, ValueBuf, check_size,
     compare_values_in,
 };
+use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
 use super::bucket::is_expression;
@@ -344,6 +345,10 @@ impl Running for RunningBucketAuto {
         let over = making.next.is_none();
         self.making = Some(making);
         Ok(if over { Flow::More } else { Flow::Pause })
+    }
+
+    fn release(&mut self, op: &OpCtx) -> Result<()> {
+        self.making.as_mut().map_or(Ok(()), |making| making.sorted.spill(op))
     }
 
     fn holds_back(&self) -> bool {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
+use mayfly_value::DocBuf;
 
 use super::rights::RecordedRights;
 use crate::language::IndexHints;
@@ -189,6 +190,24 @@ impl<'a> PipelineContext<'a> {
     }
 }
 
+/// A description of a collection with which a pipeline inside of a stage begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedDescription {
+    /// The collection that is described.
+    pub of: Namespace,
+    /// The stage, such as `{ $collStats: { count: {} } }`.
+    pub stage: DocBuf,
+}
+
+/// A description of a collection, with its documents.
+#[derive(Clone, Debug)]
+pub struct KnownDescription {
+    /// What is described.
+    pub wanted: WantedDescription,
+    /// The documents that the stage returns.
+    pub documents: Vec<DocBuf>,
+}
+
 /// Settings that a command makes for the run of its pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct RunSettings {
@@ -200,6 +219,9 @@ pub struct RunSettings {
     pub keep_empty_timestamps: bool,
     /// The indexes that query settings allow, for each collection.
     pub hints: Option<Arc<IndexHints>>,
+    /// The descriptions of collections that pipelines inside of stages return. They come from the
+    /// server, so the command collects them before the run.
+    pub descriptions: Arc<Vec<KnownDescription>>,
     /// Whether writing stages consume their input without writing, because the run is only
     /// explained.
     pub read_only: bool,

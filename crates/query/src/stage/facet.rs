@@ -12,7 +12,8 @@ use mayfly_work::spill::Operator;
 use super::fields::needed_fields;
 use super::sub::branch;
 use super::{
-    Next, PipelineContext, PipelineOwner, Reads, Running, Stage, StageContext, Step, show,
+    Next, PipelineContext, PipelineOwner, Reads, Running, Stage, StageContext, Step,
+    WantedDescription, show,
 };
 use crate::exec::Flow;
 use crate::memory::Share;
@@ -79,6 +80,11 @@ impl Stage for Facet {
     fn collections(&self) -> Vec<Namespace> {
         let stages = self.0.iter().flat_map(|(_, steps)| steps);
         stages.flat_map(|step| step.stage().collections()).collect()
+    }
+
+    fn descriptions(&self) -> Vec<WantedDescription> {
+        let stages = self.0.iter().flat_map(|(_, steps)| steps);
+        stages.flat_map(|step| step.stage().descriptions()).collect()
     }
 }
 

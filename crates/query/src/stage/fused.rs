@@ -1,8 +1,9 @@
 //! The stages that `$rankFusion`, `$scoreFusion` and `$score` are rewritten to: one wraps the
 //! documents of a pipeline with their rank or score, the other returns them with metadata.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, Result};
 use mayfly_mql::SortPattern;
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::{Effect, Next, PipelineContext, Running, Stage, StageContext, one_for_one};
@@ -115,7 +116,7 @@ impl Running for Scored {
         let score = document.get("s").and_then(Number::from_value);
         let Some(score) = score.map(Number::to_f64) else {
             let text = "the score of a document is not a number";
-            return Err(Error::new(ErrorCode::TypeMismatch, text));
+            return Err(mistyped(text));
         };
         let mut metadata = DocBuilder::new();
         metadata.append(SCORE, score);

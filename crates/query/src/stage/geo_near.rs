@@ -14,9 +14,10 @@ use mayfly_mql::matcher::{DistanceUnit, NearSearch};
 use mayfly_mql::{Matcher, SortPattern};
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Index};
+use mayfly_value::arguments::{Argument, Fields, OwnCodes, error};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf};
 
 use super::sort::Sort;
 use super::unwind::{parts, replaced};
@@ -43,19 +44,41 @@ fn fault<T>(code: i32, text: impl Into<String>) -> Result<T> {
     Err(Error::new(ErrorCode(code), text))
 }
 
-/// The parsed arguments.
-#[derive(Default)]
-struct Arguments<'a> {
-    near: Option<RawValue<'a>>,
-    key: Option<&'a str>,
-    query: Option<RawDoc<'a>>,
-    spherical: bool,
-    min: Option<f64>,
-    max: Option<f64>,
-    multiplier: Option<f64>,
-    distance: Option<Vec<String>>,
-    place: Option<Vec<String>>,
-}
+/// The arguments. The reference checks `query` with the stage's other types, and `near` and the
+/// distances by their values.
+const ARGUMENTS: &[Argument] = &[
+    Argument::any("near").required(),
+    Argument::string("distanceField")
+        .null_is_value()
+        .refused_with(16606, "$geoNear requires a 'distanceField' option as a String"),
+    Argument::string("includeLocs")
+        .null_is_value()
+        .refused_with(16607, "$geoNear requires that 'includeLocs' option is a String"),
+    Argument::any("maxDistance"),
+    Argument::any("minDistance"),
+    Argument::any("distanceMultiplier"),
+    Argument::document("query").null_is_value().mistyped("query must be an object"),
+    Argument::any("spherical"),
+    Argument::string("key")
+        .null_is_value()
+        .mistyped("$geoNear parameter 'key' must be of type string but found type: {}"),
+    Argument::any("uniqueDocs"),
+    Argument::any("$_requestReshardingResumeToken"),
+    Argument::any("limit").removed(
+        50858,
+        "$geoNear no longer supports the 'limit' parameter. Use a $limit stage instead.",
+    ),
+    Argument::any("num").removed(
+        50857,
+        "$geoNear no longer supports the 'num' parameter. Use a $limit stage instead.",
+    ),
+    Argument::any("start").removed(50856, "$geoNear no longer supports the 'start' argument."),
+];
+
+const CODES: OwnCodes = OwnCodes {
+    unknown: (2, "Unknown argument to $geoNear: {}"),
+    missing: Some((5_860_400, "$geoNear requires a 'near' argument")),
+};
 
 /// Whether the stage with this operand adds no fields.
 pub(crate) fn selects(operand: RawValue<'_>) -> bool {
@@ -69,77 +92,32 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     let RawValue::Document(options) = value else {
         return fault(10065, "invalid parameter: expected an object ($geoNear)");
     };
-    let mut arguments = Arguments::default();
-    for option in options {
-        arguments.read(option, context.scope)?;
-    }
-    let Some(near) = arguments.near else {
-        return fault(5_860_400, "$geoNear requires a 'near' argument");
-    };
-    let (from, unit) = point(near, context.scope)?;
+    let fields = Fields::read_with(options, "$geoNear", ARGUMENTS, CODES)?;
+    let scope = context.scope;
+    let distance =
+        |name: &str| options.get(name).map(|value| distance(name, value, scope)).transpose();
+    let path = |name: &str| fields.string(name)?.map(parts).transpose();
+    let (from, unit) = point(options.get("near").unwrap_or(RawValue::Null), scope)?;
     let unit = match unit {
-        DistanceUnit::Flat if arguments.spherical => DistanceUnit::Radians,
+        DistanceUnit::Flat if options.get("spherical").is_some_and(is_true) => {
+            DistanceUnit::Radians
+        }
         unit => unit,
     };
     if unit == DistanceUnit::Radians && !from.is_on_earth() {
         return Err(Error::bad_value("Legacy point is out of bounds for spherical query"));
     }
-    let (min, max) = (arguments.min.unwrap_or(0.0), arguments.max.unwrap_or(f64::INFINITY));
-    let query = arguments.query.unwrap_or(RawDoc::EMPTY);
+    let min = distance("minDistance")?.unwrap_or(0.0);
+    let max = distance("maxDistance")?.unwrap_or(f64::INFINITY);
+    let query = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
     Ok(Box::new(GeoNear {
         near: NearSearch { from, unit, min, max },
-        key: arguments.key.map(str::to_owned),
-        matcher: Matcher::parse_in(query, context.scope)?,
-        multiplier: arguments.multiplier.unwrap_or(1.0),
-        distance: arguments.distance,
-        place: arguments.place,
+        key: fields.string("key")?.map(key).transpose()?,
+        matcher: Matcher::parse_in(query, scope)?,
+        multiplier: distance("distanceMultiplier")?.unwrap_or(1.0),
+        distance: path("distanceField")?,
+        place: path("includeLocs")?,
     }))
-}
-
-impl<'a> Arguments<'a> {
-    fn read(&mut self, option: RawElement<'a>, scope: &Scope) -> Result<()> {
-        let value = option.value();
-        match option.name() {
-            "near" => self.near = Some(value),
-            "distanceField" => match value {
-                RawValue::String(path) => self.distance = Some(parts(path)?),
-                _ => {
-                    let text = "$geoNear requires a 'distanceField' option as a String";
-                    return fault(16606, text);
-                }
-            },
-            "includeLocs" => match value {
-                RawValue::String(path) => self.place = Some(parts(path)?),
-                _ => {
-                    let text = "$geoNear requires that 'includeLocs' option is a String";
-                    return fault(16607, text);
-                }
-            },
-            "maxDistance" => self.max = Some(distance(option, scope)?),
-            "minDistance" => self.min = Some(distance(option, scope)?),
-            "distanceMultiplier" => self.multiplier = Some(distance(option, scope)?),
-            "query" => match value {
-                RawValue::Document(query) => self.query = Some(query),
-                _ => return Err(Error::type_mismatch("query must be an object")),
-            },
-            "spherical" => self.spherical = is_true(value),
-            "key" => self.key = Some(key(value)?),
-            "uniqueDocs" | "$_requestReshardingResumeToken" => {}
-            "limit" | "num" => {
-                let text = format!(
-                    "$geoNear no longer supports the '{}' parameter. Use a $limit stage instead.",
-                    option.name()
-                );
-                return fault(if option.name() == "num" { 50857 } else { 50858 }, text);
-            }
-            "start" => return fault(50856, "$geoNear no longer supports the 'start' argument."),
-            other => {
-                let text = format!("Unknown argument to $geoNear: {other}");
-                return Err(Error::bad_value(text));
-            }
-        }
-        Ok(())
-    }
 }
 
 fn is_true(value: RawValue<'_>) -> bool {
@@ -150,27 +128,20 @@ fn is_true(value: RawValue<'_>) -> bool {
     }
 }
 
-fn key(value: RawValue<'_>) -> Result<&str> {
-    match value {
-        RawValue::String("") => {
-            Err(Error::bad_value("$geoNear parameter 'key' cannot be the empty string"))
-        }
-        RawValue::String(path) => check_field_path(path).map(|()| path),
-        other => Err(Error::type_mismatch(format!(
-            "$geoNear parameter 'key' must be of type string but found type: {}",
-            other.type_name()
-        ))),
+fn key(path: &str) -> Result<String> {
+    if path.is_empty() {
+        return Err(Error::bad_value("$geoNear parameter 'key' cannot be the empty string"));
     }
+    check_field_path(path).map(|()| path.to_owned())
 }
 
 /// A distance: a number, or an expression that is constant.
-fn distance(option: RawElement<'_>, scope: &Scope) -> Result<f64> {
-    let name = option.name();
-    let computed = match option.value() {
+fn distance(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<f64> {
+    let computed = match value {
         RawValue::Document(_) => {
-            let expression = Expression::parse_in(option.value(), scope)?;
+            let expression = Expression::parse_in(value, scope)?;
             if !expression.dependencies().is_empty() {
-                return Err(Error::type_mismatch(format!("{name} must be constant")));
+                return Err(error::mistyped(format!("{name} must be constant")));
             }
             expression.evaluate(Frame::new(RawDoc::EMPTY))?.or_undefined().to_owned()
         }
@@ -179,7 +150,7 @@ fn distance(option: RawElement<'_>, scope: &Scope) -> Result<f64> {
     match Number::from_value(computed.as_raw()).map(Number::to_f64) {
         Some(number) if number >= 0.0 => Ok(number),
         Some(_) => Err(Error::bad_value(format!("{name} must be nonnegative"))),
-        None => Err(Error::type_mismatch(format!("{name} must be a number"))),
+        None => Err(error::mistyped(format!("{name} must be a number"))),
     }
 }
 

@@ -14,6 +14,7 @@ use mayfly_value::{
     Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, SortOrder, ValueBuf, check_depth,
     check_size,
 };
+use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
 use super::fields::plain_field;
@@ -170,13 +171,13 @@ impl RunningGroup {
         let share = || context.settings.budget.share(Operator::Group);
         let share = self.share.get_or_insert_with(share);
         match share.is_over(self.bytes) {
-            true => self.spill(context),
+            true => self.spill(context.session.op),
             false => Ok(()),
         }
     }
 
     /// Spills the groups, if files are allowed.
-    fn spill(&mut self, context: &StageContext<'_>) -> Result<()> {
+    fn spill(&mut self, op: &OpCtx) -> Result<()> {
         let Some(share) = &mut self.share else { return Ok(()) };
         let Some(folder) = share.folder()? else {
             return Err(share.failure(|_| no_disk_use("$group")));
@@ -184,13 +185,34 @@ impl RunningGroup {
         let parts = self.parts.get_or_insert_default();
         let mut places: Vec<(Vec<u8>, usize)> = self.places.drain().collect();
         places.sort_unstable();
-        let (mut run, check) = (Run::new(folder)?, || context.session.op.check());
+        let (mut run, check) = (Run::new(folder)?, || op.check());
         for (key, place) in places {
             run.push(&key, saved(&self.groups[place]).as_bytes(), &check)?;
         }
         let before = parts.spilled();
         parts.push_run(run, folder, &check)?;
-        share.count(context.session.op, parts.spilled().since(before));
+        share.count(op, parts.spilled().since(before));
+        self.groups = VecDeque::new();
+        self.bytes = 0;
+        share.set(0);
+        Ok(())
+    }
+
+    /// Spills the groups that are left after the input is over, in their order.
+    fn spill_finished(&mut self, op: &OpCtx) -> Result<()> {
+        let Some(share) = self.share.as_mut().filter(|_| !self.groups.is_empty()) else {
+            return Ok(());
+        };
+        share.set(self.bytes);
+        let Some(folder) = share.folder()? else { return Err(no_disk_use("$group")) };
+        let (mut run, check) = (Run::new(folder)?, || op.check());
+        for (place, group) in (0u64..).zip(&self.groups) {
+            run.push(&place.to_be_bytes(), saved(group).as_bytes(), &check)?;
+        }
+        let mut parts = Sorter::new();
+        parts.push_run(run, folder, &check)?;
+        share.count(op, parts.spilled());
+        self.merge = Some(parts.merge(&check)?);
         self.groups = VecDeque::new();
         self.bytes = 0;
         share.set(0);
@@ -338,7 +360,7 @@ impl Running for RunningGroup {
         if self.parts.is_some() {
             // The groups left in memory become the last run.
             if !self.groups.is_empty() {
-                self.spill(context)?;
+                self.spill(context.session.op)?;
             }
             let parts = self.parts.take();
             let check = || context.session.op.check();
@@ -357,6 +379,14 @@ impl Running for RunningGroup {
         // Later stages may run for long, so the memory is released.
         self.share = None;
         Ok(Flow::More)
+    }
+
+    fn release(&mut self, op: &OpCtx) -> Result<()> {
+        match self.places.is_empty() {
+            true => self.spill_finished(op),
+            // The input is not over.
+            false => self.spill(op),
+        }
     }
 
     fn holds_back(&self) -> bool {

@@ -54,6 +54,13 @@ pub trait Host {
     /// Errors of the store.
     fn cluster_catalog(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
 
+    /// The documents of `$listCatalog` for the collection of the command, or for all collections
+    /// if it names none.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn catalog(&self) -> Result<Vec<DocBuf>>;
+
     /// The documents of `$ttlStats` for the collection of the command.
     ///
     /// # Errors

@@ -63,7 +63,9 @@ use mayfly_expr::Frame;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use mayfly_work::current::spend;
 
-pub use context::{PipelineContext, PipelineOwner, RunSettings};
+pub use context::{
+    KnownDescription, PipelineContext, PipelineOwner, RunSettings, WantedDescription,
+};
 pub(crate) use fields::{Effect, Reads};
 pub use host::Host;
 pub(crate) use rights::RecordedRights;
@@ -76,6 +78,7 @@ pub(crate) use timed::TimedStage;
 use crate::exec::Flow;
 use crate::language::metadata::CurrentMetadata;
 use crate::memory::Sorter;
+use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
 /// Receives a document from the previous stage.
@@ -109,6 +112,11 @@ pub(crate) trait Stage: Any + Debug + Send + Sync {
 
     /// The collections that the stage reads besides its input.
     fn collections(&self) -> Vec<Namespace> {
+        Vec::new()
+    }
+
+    /// The descriptions of collections with which pipelines inside of the stage begin.
+    fn descriptions(&self) -> Vec<WantedDescription> {
         Vec::new()
     }
 
@@ -235,6 +243,15 @@ pub(crate) trait Running: Send {
 
     /// Cleans up after the run failed in this stage or elsewhere.
     fn abandon(&mut self, _: &StageContext<'_>) {}
+
+    /// Moves buffered documents from memory to files. Stages that buffer little ignore this.
+    ///
+    /// # Errors
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed without files; errors of files and of the
+    /// operation's deadline.
+    fn release(&mut self, _: &OpCtx) -> Result<()> {
+        Ok(())
+    }
 
     /// Whether the stage needs no further documents.
     fn is_satisfied(&self) -> bool {

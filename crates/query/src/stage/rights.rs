@@ -127,11 +127,16 @@ impl PipelineContext<'_> {
     pub(crate) fn needs_on_input(&self, action: Action) {
         match self.inside {
             PipelineOwner::Command | PipelineOwner::View => self.note(Subject::Input, action),
-            // In nested pipelines the input is another collection, and no stage with such rights is
-            // allowed there.
-            PipelineOwner::Facet | PipelineOwner::Lookup | PipelineOwner::UnionWith => {
-                self.needs_everything()
+            // In these pipelines the input is another collection of the database.
+            PipelineOwner::Lookup | PipelineOwner::UnionWith => {
+                let input = self.collection.and_then(|name| Namespace::new(self.db, name).ok());
+                match input {
+                    Some(input) => self.needs_on(&input, action),
+                    None => self.needs_everything(),
+                }
             }
+            // No stage with such rights is allowed here.
+            PipelineOwner::Facet => self.needs_everything(),
         }
     }
 

@@ -5,6 +5,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::random_unit;
 use mayfly_value::arguments::{Argument, Fields, OwnCodes};
 use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
 use super::{Next, PipelineContext, Reads, Running, Stage, StageContext};
@@ -79,6 +80,10 @@ impl Running for RunningSample {
             }
         }
         Ok(Flow::More)
+    }
+
+    fn release(&mut self, op: &OpCtx) -> Result<()> {
+        self.sorted.spill(op)
     }
 
     fn holds_back(&self) -> bool {

@@ -3,10 +3,12 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::SortPattern;
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_work::OpCtx;
 
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::exec::Flow;
+use crate::language::metadata::{Metadata, SORT_KEY};
 use crate::memory::{Sorted, Sorter};
 
 pub(crate) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
@@ -28,11 +30,18 @@ pub(crate) struct Sort {
     pub(crate) pattern: SortPattern,
     /// Number of results for a top-k sort.
     pub(crate) keep: Option<u64>,
+    /// Whether documents get their sort key as metadata, because a later stage reads it.
+    pub(crate) gives_key: bool,
 }
 
 impl Sort {
     pub(crate) fn by(pattern: SortPattern) -> Sort {
-        Sort { pattern, keep: None }
+        Sort { pattern, keep: None, gives_key: false }
+    }
+
+    /// Whether a query can replace the stage: it only orders documents.
+    pub(crate) fn only_orders(&self) -> bool {
+        !self.gives_key
     }
 
     /// The paths of the sort fields, without sorts by metadata.
@@ -54,6 +63,23 @@ impl Stage for Sort {
     fn effect(&self) -> Effect {
         Effect::None
     }
+
+    fn gives_metadata(&self) -> &'static [&'static str] {
+        &[SORT_KEY]
+    }
+}
+
+/// The metadata of a document with its sort key.
+fn keyed(pattern: &SortPattern, document: RawDoc<'_>, metadata: &Metadata) -> Metadata {
+    let mut notes = DocBuilder::new();
+    for note in metadata.as_doc().unwrap_or(RawDoc::EMPTY) {
+        if note.name() != SORT_KEY {
+            notes.append_element(note);
+        }
+    }
+    let values = pattern.key_values(metadata.frame(document));
+    notes.append(SORT_KEY, RawValue::Array(values.as_doc()));
+    Metadata::new(notes.finish())
 }
 
 struct RunningSort {
@@ -86,7 +112,10 @@ impl Running for RunningSort {
         let Some(sorted) = &mut self.sorted else { return Ok(Flow::More) };
         let mut given = 0u64;
         while let Some((document, metadata)) = sorted.next()? {
-            context.metadata.set(&metadata);
+            match self.sort.gives_key {
+                true => context.metadata.set(&keyed(&self.sort.pattern, document, &metadata)),
+                false => context.metadata.set(&metadata),
+            }
             given += 1;
             if given.is_multiple_of(256) {
                 context.session.op.check()?;
@@ -96,6 +125,10 @@ impl Running for RunningSort {
             }
         }
         Ok(Flow::More)
+    }
+
+    fn release(&mut self, op: &OpCtx) -> Result<()> {
+        self.sorted.as_mut().map_or(Ok(()), |sorted| sorted.spill(op))
     }
 
     fn holds_back(&self) -> bool {

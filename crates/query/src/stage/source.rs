@@ -1,6 +1,7 @@
 //! Sources: first stages that provide documents which come from no collection. Most of the
 //! documents come from the host.
 
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::arguments::{
     Argument, Fields,
     error::{unknown, wrong_type},
@@ -29,6 +30,8 @@ pub enum Description {
     Plans,
     /// Documents removed by TTL policies.
     Expiry,
+    /// The entry in the catalog.
+    Catalog,
 }
 
 /// The subject of a source.
@@ -213,7 +216,7 @@ fn session_options(
     let RawValue::Document(options) = value else {
         let kind = value.type_name();
         let text = format!("{stage} options must be specified in an object, but found: {kind}");
-        return Err(Error::type_mismatch(text));
+        return Err(mistyped(text));
     };
     if !options.is_empty() {
         context.needs_on_cluster(Action::ListSessions);
@@ -251,6 +254,30 @@ pub(crate) fn index_stats(value: RawValue<'_>, _: &PipelineContext<'_>) -> Resul
     }
 }
 
+/// `$listCatalog`: without a collection it lists all databases.
+pub(crate) fn list_catalog(
+    value: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
+    let is_empty = matches!(value, RawValue::Document(options) if options.is_empty());
+    if !is_empty {
+        let text = "The $listCatalog stage specification must be an empty object";
+        return Err(Error::new(ErrorCode(6200600), text));
+    }
+    context.needs_on_input(Action::ListCollections);
+    let is_alone = context.collection.is_none() && context.depth() == 0;
+    let about = match is_alone {
+        true => {
+            context.needs_on_cluster(Action::ListDatabases);
+            context.needs_on_all(Action::ListCollections);
+            context.needs_on_all(Action::ListIndexes);
+            About::Admin
+        }
+        false => About::Collection(Description::Catalog),
+    };
+    host_source(about, DocBuf::empty(), |host, _| host.catalog())
+}
+
 pub(crate) fn ttl_stats(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
@@ -266,7 +293,7 @@ pub(crate) fn coll_stats(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result
     let RawValue::Document(options) = value else {
         let kind = value.type_name();
         let text = format!("$collStats must take a nested object but found: $collStats: {kind}");
-        return Err(Error::type_mismatch(text));
+        return Err(mistyped(text));
     };
     let mut options_doc = DocBuilder::new();
     for option in options {

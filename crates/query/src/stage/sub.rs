@@ -12,15 +12,16 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::matcher::Expr;
 use mayfly_storage::Collection;
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 use std::sync::Arc;
 
-use super::{PipelineContext, PipelineOwner, StageContext, Step};
+use super::{PipelineContext, PipelineOwner, StageContext, Step, WantedDescription};
 use crate::language::validator::mentions;
 use crate::optimise::optimised;
 pub(crate) use crate::pipeline::PipelineRun;
 pub(crate) use crate::pipeline::rows::is_stage;
-use crate::pipeline::{Pipeline, note_rights, parse_stages};
+use crate::pipeline::{Pipeline, StageRow, note_rights, parse_stages};
 
 /// A checked pipeline over another collection.
 #[derive(Clone, Debug)]
@@ -37,6 +38,10 @@ pub(crate) struct SubPipeline {
     /// Other collections that its stages read, as far as they could be parsed without values of the
     /// variables.
     reads: Vec<Namespace>,
+    /// The descriptions of collections that its stages return, its own one first.
+    descriptions: Vec<WantedDescription>,
+    /// Whether its first stage describes the collection.
+    describes: bool,
 }
 
 /// The resolved input of a pipeline.
@@ -66,7 +71,8 @@ impl SubPipeline {
         variables: RawDoc<'_>,
         context: &PipelineContext<'_>,
     ) -> Result<SubPipeline> {
-        let inner = context.deeper(inside)?;
+        let collection = from.as_ref().map(|from| from.collection().to_owned());
+        let inner = context.deeper(inside)?.over(collection.as_deref());
         let own = context.scope.clone().without_metadata();
         let mut scope = own.clone();
         let mut unknown = DocBuilder::new();
@@ -75,11 +81,21 @@ impl SubPipeline {
         }
         let unknown = unknown.finish();
         scope.declare(unknown.as_doc())?;
+        let first = stages.iter().next().and_then(|stage| stage.value().as_document());
+        let own_description = match (&from, first, StageRow::first_of(stages)) {
+            (Some(of), Some(stage), Some(row)) if row.describes_collection() => {
+                Some(WantedDescription { of: of.clone(), stage: stage.to_owned() })
+            }
+            _ => None,
+        };
+        let describes = own_description.is_some();
+        let mut descriptions: Vec<_> = own_description.into_iter().collect();
         let mut parsed = 0;
         let checked = Pipeline::parse_counted(stages, &inner.scoped(&scope), &mut parsed);
         let reads = match checked {
             Ok(pipeline) => {
                 check_first(&pipeline, from.as_ref(), inside)?;
+                descriptions.extend(pipeline.descriptions());
                 pipeline.collections()
             }
             Err(error) if variables.is_empty() || WRITTEN_WRONG.contains(&error.code().0) => {
@@ -103,6 +119,26 @@ impl SubPipeline {
             scope: own,
             unknown,
             reads,
+            descriptions,
+            describes,
+        })
+    }
+
+    /// The descriptions of collections that its stages return.
+    pub(crate) fn descriptions(&self) -> &[WantedDescription] {
+        &self.descriptions
+    }
+
+    /// The documents of its first stage, which describes the collection.
+    ///
+    /// # Errors
+    /// 238 NotImplemented if the stage was not known when the command began.
+    fn described(&self, context: &StageContext<'_>) -> Result<Vec<DocBuf>> {
+        let wanted = self.descriptions.first();
+        let known = context.settings.descriptions.iter();
+        let mut found = known.filter(|known| Some(&known.wanted) == wanted);
+        found.next().map(|known| known.documents.clone()).ok_or_else(|| {
+            Error::not_implemented("the description of a collection at this place of a pipeline")
         })
     }
 
@@ -134,6 +170,11 @@ impl SubPipeline {
     /// Whether it has no stages.
     pub(crate) fn is_empty(&self) -> bool {
         self.stages.as_doc().is_empty()
+    }
+
+    /// Whether its first stage describes the collection, whose documents are not read.
+    pub(crate) fn describes(&self) -> bool {
+        self.describes
     }
 
     /// Whether its stages give the same results in a second run.
@@ -235,6 +276,9 @@ impl SubPipeline {
         filter: Option<RawDoc<'_>>,
     ) -> Result<PipelineRun> {
         let source = self.source(context)?;
+        if self.describes && !matches!(source, From::Collection(_, Some(_))) {
+            return self.start_described(context, scope, filter);
+        }
         let mut stages = DocBuilder::new_array();
         let collection = match source {
             From::Nothing => None,
@@ -262,6 +306,26 @@ impl SubPipeline {
         let stages = stages.finish();
         let pipeline = Pipeline::parse(stages.as_doc(), &self.context(context, scope))?;
         pipeline.start(context.session.view, collection, None, context.settings.clone())
+    }
+
+    /// Starts a pipeline whose first stage describes the collection, with a filter after it.
+    fn start_described(
+        &self,
+        context: &StageContext<'_>,
+        scope: &Scope,
+        filter: Option<RawDoc<'_>>,
+    ) -> Result<PipelineRun> {
+        let documents = self.described(context)?;
+        let mut stages = DocBuilder::new_array();
+        if let Some(filter) = filter {
+            stages.push_document().append("$match", filter).end();
+        }
+        self.stages.as_doc().iter().skip(1).for_each(|stage| {
+            stages.push(stage.value());
+        });
+        let stages = stages.finish();
+        let pipeline = Pipeline::parse(stages.as_doc(), &self.context(context, scope))?;
+        Ok(pipeline.start_over(documents, context.settings.clone()))
     }
 
     /// The context in which the pipeline is parsed for a run.
@@ -340,6 +404,6 @@ fn part<'s>(stages: impl Iterator<Item = mayfly_value::RawElement<'s>>) -> DocBu
 pub(crate) fn pipeline_argument<'a>(value: RawValue<'a>) -> Result<RawDoc<'a>> {
     match value {
         RawValue::Array(stages) => Ok(stages),
-        _ => Err(Error::type_mismatch("'pipeline' option must be specified as an array")),
+        _ => Err(mistyped("'pipeline' option must be specified as an array")),
     }
 }

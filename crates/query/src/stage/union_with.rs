@@ -6,7 +6,9 @@ use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::sub::{SubPipeline, pipeline_argument};
-use super::{Next, PipelineContext, PipelineOwner, Reads, Running, Stage, StageContext};
+use super::{
+    Next, PipelineContext, PipelineOwner, Reads, Running, Stage, StageContext, WantedDescription,
+};
 use crate::exec::Flow;
 use crate::stage::sub::PipelineRun;
 
@@ -70,6 +72,10 @@ impl Stage for UnionWith {
 
     fn collections(&self) -> Vec<Namespace> {
         self.0.collections()
+    }
+
+    fn descriptions(&self) -> Vec<WantedDescription> {
+        self.0.descriptions().to_vec()
     }
 }
 

@@ -4,6 +4,7 @@
 //! 2. One partition at a time is collected ([`super::window_partition`]); each field of `output` is
 //!    a function over it ([`mayfly_expr::window`]).
 
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::arguments::{Argument, Fields};
 use std::collections::{HashSet, VecDeque};
 
@@ -13,6 +14,7 @@ use mayfly_expr::{Dependencies, Expression, Frame, Order};
 use mayfly_mql::SortPattern;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, SortOrder};
+use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 use std::sync::Arc;
 
@@ -176,7 +178,7 @@ impl WindowFields {
         let value = value.as_raw().unwrap_or(RawValue::Null);
         if matches!(value, RawValue::Array(_)) {
             let text = "An expression used to partition cannot evaluate to value of type array";
-            return Err(Error::type_mismatch(text));
+            return Err(mistyped(text));
         }
         let bits = &mut TypeBits::default();
         keys::append_value_in(
@@ -226,6 +228,10 @@ impl Running for RunningWindowFields {
                 return Ok(Flow::More);
             }
         }
+    }
+
+    fn release(&mut self, op: &OpCtx) -> Result<()> {
+        self.sorted.spill(op)
     }
 
     fn holds_back(&self) -> bool {

@@ -67,7 +67,8 @@ pub(crate) fn prepare(
     let Some(unpack) = first.get_mut::<Unpack>() else { return Ok(()) };
     let filters = later.iter().take_while(|step| step.is::<Match>()).count();
     let mut rest = later[filters..].iter().skip_while(|step| step.is::<KeepFields>());
-    let Some(Sort { pattern, keep: Some(kept) }) = rest.next().and_then(Step::get::<Sort>) else {
+    let Some(Sort { pattern, keep: Some(kept), .. }) = rest.next().and_then(Step::get::<Sort>)
+    else {
         return Ok(());
     };
     let Some(time_order) = by_time(pattern, unpack) else { return Ok(()) };

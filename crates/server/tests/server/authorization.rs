@@ -106,11 +106,11 @@ fn before_the_first_user_exists_clients_can_only_create_it() {
     for command in [
         doc! { "hello": 1, "$db": "admin" },
         doc! { "ping": 1, "$db": "admin" },
-        doc! { "buildInfo": 1, "$db": "admin" },
         doc! { "connectionStatus": 1, "$db": "admin" },
     ] {
         ok(&mut client, command);
     }
+    refused(&mut client, doc! { "buildInfo": 1, "$db": "admin" });
     let find = doc! { "find": "c", "$db": "test" };
     assert_eq!(refused(&mut client, find.clone()), "Command find requires authentication");
     refused(&mut client, doc! { "createUser": "u", "pwd": "pw", "roles": [], "$db": "test" });
@@ -167,6 +167,17 @@ fn users_do_what_their_roles_allow_and_changes_hold_at_once() {
     refused(&mut writer, more.clone());
     let kill = doc! { "killCursors": "c", "cursors": [cursor], "$db": "shop" };
     assert_eq!(ok(&mut writer, kill).get_array("cursorsNotFound").unwrap().len(), 1);
+    // Releasing the memory of a cursor needs a right on its collection that no role has.
+    let release = doc! { "releaseMemory": [cursor], "$db": "shop" };
+    refused(&mut reader, release.clone());
+    let resource = doc! { "db": "shop", "collection": "c" };
+    let privilege = doc! { "resource": resource, "actions": ["releaseMemoryAnyCursor"] };
+    let role =
+        doc! { "createRole": "release", "privileges": [privilege], "roles": [], "$db": "shop" };
+    ok(&mut admin, role);
+    refused(&mut admin, release.clone());
+    ok(&mut admin, doc! { "grantRolesToUser": "writer", "roles": ["release"], "$db": "shop" });
+    assert_eq!(ok(&mut writer, release).get_array("cursorsReleased").unwrap().len(), 1);
     ok(&mut reader, more);
 
     for denied in [

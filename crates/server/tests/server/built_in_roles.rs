@@ -161,6 +161,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         // batches of its own cursors.
         ("shop", doc! { "getMore": 1_i64, "collection": "c" }, "rwdoMABRWDXY"),
         ("shop", doc! { "killCursors": "c", "cursors": [1_i64] }, USERS),
+        // The right is checked for each cursor that exists; authorization.rs has one.
+        ("shop", doc! { "releaseMemory": [1_i64] }, USERS),
         ("admin", doc! { "bulkWrite": 1, "ops": [{ "insert": 0, "document": { "a": 1 } }], "nsInfo": [{ "ns": "shop.c" }] }, "woSWXY"),
         ("admin", doc! { "bulkWrite": 1, "ops": [{ "delete": 0, "filter": { "a": 3 } }], "nsInfo": [{ "ns": "shop.c" }] }, "woWXY"),
         ("shop", doc! { "cloneCollectionAsCapped": "c", "toCollection": "capped", "size": "wrong" }, "woWXY"),
@@ -243,7 +245,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "hello": 1 }, EVERYBODY),
         ("admin", doc! { "isMaster": 1 }, EVERYBODY),
         ("admin", doc! { "ping": 1 }, EVERYBODY),
-        ("admin", doc! { "buildInfo": 1 }, EVERYBODY),
+        ("admin", doc! { "buildInfo": 1 }, USERS),
         ("admin", doc! { "connectionStatus": 1 }, EVERYBODY),
         ("admin", doc! { "listCommands": 1 }, EVERYBODY),
         ("admin", doc! { "isdbgrid": 1 }, EVERYBODY),
@@ -290,6 +292,9 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         // The pages of the stages, and the tables as for the commands of the same names.
         ("shop", c, doc! { "$collStats": { "count": {} } }, "rwdoMABRWDXY"),
         ("shop", c, doc! { "$indexStats": {} }, "MAXY"),
+        // Tables "read", "dbAdmin", "backup": listCollections and listIndexes.
+        ("shop", c, doc! { "$listCatalog": {} }, "rwdoBRWDXY"),
+        ("admin", None, doc! { "$listCatalog": {} }, "BRWDXY"),
         ("shop", c, doc! { "$planCacheStats": {} }, "rwdoRWDXY"),
         ("shop", c, doc! { "$changeStream": {} }, "rwoRWXY"),
         ("shop", None, doc! { "$changeStream": {} }, "rwoRWXY"),

@@ -78,6 +78,8 @@ fn table() -> Vec<(&'static str, Document, Vec<Vec<Right>>)> {
             vec![vec![("", "", "find"), ("", "", "changeStream")]]),
         ("shop", over("c", vec![doc! { "$collStats": { "count": {} } }]), vec![on("c", &["collStats"])]),
         ("shop", over("c", vec![doc! { "$indexStats": {} }]), vec![on("c", &["indexStats"])]),
+        ("shop", over("c", vec![doc! { "$listCatalog": {} }]), vec![on("c", &["listCollections", "listIndexes"])]),
+        ("shop", over("c", vec![lookup("d", vec![doc! { "$collStats": {} }])]), vec![f("c"), on("d", &["find", "collStats"])]),
         ("shop", over("c", vec![doc! { "$planCacheStats": {} }]), vec![on("c", &["planCacheRead"])]),
         ("shop", over("c", vec![doc! { "$collStats": { "count": {} } }, doc! { "$unionWith": "d" }]), vec![on("c", &["collStats"]), f("d")]),
         // Writes.

@@ -7,6 +7,7 @@ mod built_in_roles;
 mod clock;
 mod common;
 mod connections;
+mod copy_under_lock;
 mod crash;
 mod exact_rights;
 mod expiry;

@@ -1,4 +1,4 @@
-//! Documents that the server keeps in its own collections, each with a string as `_id`.
+//! Documents that the server keeps in its own collections, found by their `_id`.
 
 use mayfly_base::{Namespace, Result};
 use mayfly_storage::{ReadView, Store, UpdateStyle};
@@ -9,10 +9,14 @@ use mayfly_work::OpCtx;
 ///
 /// # Errors
 /// Errors of the engine.
-pub(crate) fn read(store: &Store, ns: &Namespace, id: &str) -> Result<Option<DocBuf>> {
+pub(crate) fn read<'i>(
+    store: &Store,
+    ns: &Namespace,
+    id: impl Into<RawValue<'i>>,
+) -> Result<Option<DocBuf>> {
     let view = ReadView::now();
     let Some(collection) = store.collection(&view, ns) else { return Ok(None) };
-    match store.locate(&view, &collection, RawValue::String(id))? {
+    match store.locate(&view, &collection, id.into())? {
         Some(key) => store.read_one(&view, &collection, &key, |document| document.to_owned()),
         None => Ok(None),
     }
@@ -22,16 +26,16 @@ pub(crate) fn read(store: &Store, ns: &Namespace, id: &str) -> Result<Option<Doc
 ///
 /// # Errors
 /// Errors of the engine.
-pub(crate) fn put(
+pub(crate) fn put<'i>(
     store: &Store,
     op: &OpCtx,
     ns: &Namespace,
-    id: &str,
+    id: impl Into<RawValue<'i>>,
     document: RawDoc<'_>,
 ) -> Result<()> {
     let view = ReadView::now();
     let (collection, _) = store.get_or_create(&view, ns)?;
-    let key = store.locate(&view, &collection, RawValue::String(id))?;
+    let key = store.locate(&view, &collection, id.into())?;
     store.write(op, &view, &collection, |unit| {
         let old = match &key {
             Some(key) => unit.read(key)?.map(|old| (key, old)),
@@ -48,10 +52,15 @@ pub(crate) fn put(
 ///
 /// # Errors
 /// Errors of the engine.
-pub(crate) fn remove(store: &Store, op: &OpCtx, ns: &Namespace, id: &str) -> Result<()> {
+pub(crate) fn remove<'i>(
+    store: &Store,
+    op: &OpCtx,
+    ns: &Namespace,
+    id: impl Into<RawValue<'i>>,
+) -> Result<()> {
     let view = ReadView::now();
     let Some(collection) = store.collection(&view, ns) else { return Ok(()) };
-    let Some(key) = store.locate(&view, &collection, RawValue::String(id))? else { return Ok(()) };
+    let Some(key) = store.locate(&view, &collection, id.into())? else { return Ok(()) };
     store.write(op, &view, &collection, |unit| match unit.read(&key)? {
         Some(document) => unit.delete(&key, &document),
         None => Ok(()),

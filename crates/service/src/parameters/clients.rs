@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::row::{NOT_NEGATIVE, read_only};
+use super::row::{NOT_NEGATIVE, POSITIVE, flag, number, read_only};
 use super::{Parameter, ParameterKind, SetAt, Value};
 use crate::counters::metrics::LOGIN_MECHANISMS;
 
@@ -41,6 +41,38 @@ pub(super) const ENABLE_TEST_COMMANDS: Parameter = Parameter {
         // Only set at startup, so fail points are never disabled again.
         if *value == Value::Bool(true) {
             s.fail_points.enable();
+        }
+    },
+};
+
+pub(super) const INGRESS_RATE_LIMITER: Parameter = flag!(
+    "ingressConnectionEstablishmentRateLimiterEnabled",
+    "Whether the rate of new connections is limited. It has no effect, because the limit is infinite. Default: false.",
+    |s| s.settings.limits_new_connections
+);
+
+pub(super) const KEYS_ROTATION: Parameter = Parameter {
+    set_at: SetAt::Startup,
+    ..number!(
+        "KeysRotationIntervalSec",
+        "Seconds after which keys of cluster times are replaced. It has no effect, because cluster times are not signed. Default: 7776000.",
+        POSITIVE,
+        |s| s.settings.keys_rotation_secs
+    )
+};
+
+/// The values of `ShardingTaskExecutorPoolReplicaSetMatching`.
+const MATCHING: &[&str] = &["automatic", "disabled", "matchBusiestNode", "matchPrimaryNode"];
+
+pub(super) const POOL_MATCHING: Parameter = Parameter {
+    name: "ShardingTaskExecutorPoolReplicaSetMatching",
+    help: "The least size of a router's pools of connections to secondaries of its shards. It has no effect, because the only shard is the server itself. Default: automatic.",
+    set_at: SetAt::Both,
+    kind: ParameterKind::Word(MATCHING),
+    get: |s| Value::Word(*s.settings.pool_matching.lock()),
+    set: |s, value| {
+        if let Value::Word(word) = value {
+            *s.settings.pool_matching.lock() = word;
         }
     },
 };

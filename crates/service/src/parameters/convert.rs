@@ -3,6 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
 use mayfly_value::arguments::convert::{truth, whole_number};
+use mayfly_value::arguments::error::mistyped;
 
 use super::{Parameter, ParameterKind, Value};
 use crate::settings::LogVerbosity;
@@ -100,7 +101,7 @@ impl Parameter {
 
     fn wrong_type(&self, value: RawValue<'_>) -> Error {
         let (name, found) = (self.name, value.type_name());
-        Error::type_mismatch(format!("Invalid type for parameter {name}: {found}"))
+        mistyped(format!("Invalid type for parameter {name}: {found}"))
     }
 
     fn check_bounds(&self, number: i64, least: i64, exclusive: bool) -> Result<()> {

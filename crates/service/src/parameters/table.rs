@@ -10,7 +10,7 @@ use mayfly_work::spill::Operator;
 
 use super::clients::{
     AUTH_SCHEMA_VERSION, AUTHENTICATION_MECHANISMS, AUTOMATION_SERVICE_DESCRIPTOR,
-    ENABLE_TEST_COMMANDS, QUIET,
+    ENABLE_TEST_COMMANDS, INGRESS_RATE_LIMITER, KEYS_ROTATION, POOL_MATCHING, QUIET,
 };
 use super::row::{
     ANY_BYTES, DOCUMENT_BYTES, FROM_MINUS_ONE, FROM_ONE, GROWTH, NOT_NEGATIVE, OPERATION_BYTES,
@@ -43,6 +43,8 @@ fn open(service: &Service) -> &OpenTransactions {
 
 /// All parameters, ascending by name.
 pub const TABLE: &[Parameter] = &[
+    KEYS_ROTATION,
+    POOL_MATCHING,
     flag!(
         "allowDiskUseByDefault",
         "The default of allowDiskUse: whether sorts, groups and other operators of queries may use files. Default: true.",
@@ -102,6 +104,7 @@ pub const TABLE: &[Parameter] = &[
             s.settings.honor_system_umask.store(honors, Ordering::Relaxed);
         },
     },
+    INGRESS_RATE_LIMITER,
     number!(
         "internalDocumentSourceBucketAutoMaxMemoryBytes",
         "Bytes that $bucketAuto may hold in memory before it uses files. Default: 104857600.",

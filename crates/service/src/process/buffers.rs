@@ -19,8 +19,12 @@ use tokio::time::Instant;
 pub const LARGE_BYTES: usize = 64 << 10;
 /// The time that a large request may take while others wait, in addition to a second per megabyte.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest pause between two parts of a request while others wait.
+/// The longest pause between two parts of a request while one other waits.
 const STALLED: Duration = Duration::from_secs(2);
+/// The same while many others wait.
+const SHORT_STALLED: Duration = Duration::from_millis(250);
+/// How often a message is examined that may be overdue.
+const TICK: Duration = Duration::from_millis(100);
 
 /// The messages of all connections.
 #[derive(Default)]
@@ -43,6 +47,15 @@ struct Pool {
     freed: Notify,
 }
 
+/// A message that waits for memory.
+struct Waits<'p>(&'p AtomicUsize);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A large message in transit; dropping it releases its memory.
 pub struct UnderWay<'b> {
     pool: &'b Pool,
@@ -57,15 +70,13 @@ impl Pool {
         held > 0 && held.saturating_add(more) > memory::limit() / 4
     }
 
-    async fn wait_for(&self, more: usize) {
-        struct Waits<'p>(&'p AtomicUsize);
-        impl Drop for Waits<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
+    /// Counts a message that waits for memory, until the guard is dropped.
+    fn wait(&self) -> Waits<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waits = Waits(&self.waiting);
+        Waits(&self.waiting)
+    }
+
+    async fn wait_for(&self, more: usize) {
         loop {
             let freed = self.freed.notified();
             if !self.is_full(more) {
@@ -91,19 +102,34 @@ impl Drop for UnderWay<'_> {
 impl UnderWay<'_> {
     /// Waits until the message is stalled (for a while from now on, nothing has arrived) or late,
     /// and others wait for its memory.
+    ///
+    /// Requests are admitted in order of arrival, so the pauses of stalled ones add up for those
+    /// that follow: the more requests wait, the shorter a pause may be.
     pub async fn overdue(&self) {
-        let longest = PATIENCE + Duration::from_secs((self.bytes >> 20) as u64);
-        tokio::time::sleep_until((self.since + longest).min(Instant::now() + STALLED)).await;
-        while self.pool.waiting.load(Ordering::Relaxed) == 0 {
-            tokio::time::sleep(STALLED / 10).await;
+        let paused = Instant::now();
+        let late = self.since + PATIENCE + Duration::from_secs((self.bytes >> 20) as u64);
+        loop {
+            tokio::time::sleep(TICK).await;
+            let waiting = self.pool.waiting.load(Ordering::Relaxed);
+            let stalled = paused + longest_pause(waiting);
+            if waiting > 0 && Instant::now() >= stalled.min(late) {
+                return;
+            }
         }
     }
+}
+
+/// The longest pause between two parts of a request while so many others wait.
+fn longest_pause(waiting: usize) -> Duration {
+    let parts = u32::try_from(1 + waiting / 4).unwrap_or(u32::MAX);
+    (STALLED / parts).max(SHORT_STALLED)
 }
 
 impl Buffers {
     /// Reserves memory for a request of this size; waits until it is available.
     pub async fn request(&self, bytes: usize) -> UnderWay<'_> {
         if self.requests.is_full(bytes) {
+            let _waits = self.requests.wait();
             let _turn = self.turn.lock().await;
             self.requests.wait_for(bytes).await;
         }
@@ -123,6 +149,7 @@ impl Buffers {
     /// Waits while replies occupy more memory than files can absorb at once.
     pub async fn room_for_reply(&self) {
         if self.replies.is_full(0) {
+            let _waits = self.replies.wait();
             self.replies.wait_for(0).await;
         }
     }

@@ -74,6 +74,8 @@ impl Service {
             return Ok(0);
         }
         let ns = collection.namespace().as_str().to_owned();
+        // The data folder does not change while a client copies it.
+        let Some(_writing) = self.store.fsync_lock.try_enter() else { return Ok(0) };
         let op = self.ops.begin(OpInfo { desc: "autoCompact".into(), ns, ..OpInfo::default() });
         self.store.compact(op.op(), collection)
     }

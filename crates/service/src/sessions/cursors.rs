@@ -14,7 +14,7 @@ use mayfly_query::Cursor;
 use mayfly_work::memory::RetainedBytes;
 use mayfly_work::scratch::OperationScratch;
 use mayfly_work::{current, memory};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::clients::SessionId;
 
@@ -26,6 +26,8 @@ const IDLE_MS: i64 = 10 * 60 * 1000;
 /// All open cursors.
 pub struct Cursors {
     open: Mutex<HashMap<i64, Entry>>,
+    /// Signals that a borrowed cursor was returned.
+    returned: Condvar,
     last_check_micros: AtomicI64,
     timed_out: AtomicI64,
     /// The parameter `cursorTimeoutMillis`: idle cursors are closed after so many milliseconds.
@@ -55,6 +57,8 @@ struct Entry {
     scratch: Option<Arc<OperationScratch>>,
     no_timeout: bool,
     killed: bool,
+    /// Whether its memory is being released, for which a batch waits.
+    is_borrowed: bool,
 }
 
 /// The timeout of an idle cursor.
@@ -79,6 +83,7 @@ impl Default for Cursors {
     fn default() -> Cursors {
         Cursors {
             open: Mutex::default(),
+            returned: Condvar::new(),
             last_check_micros: AtomicI64::new(0),
             timed_out: AtomicI64::new(0),
             timeout_ms: AtomicI64::new(IDLE_MS),
@@ -111,6 +116,7 @@ impl Cursors {
                     scratch: OperationScratch::of_current(),
                     no_timeout: idle == IdleTime::Unlimited,
                     killed: false,
+                    is_borrowed: false,
                 };
                 open.insert(id, entry);
                 return id;
@@ -133,10 +139,13 @@ impl Cursors {
     ) -> Result<(Cursor, RetainedBytes)> {
         self.close_idle(now_micros);
         let mut open = self.open.lock();
-        let not_found =
-            || Error::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
-        let entry =
-            open.get_mut(&id).filter(|entry| !entry.owner.is_over()).ok_or_else(not_found)?;
+        while open.get(&id).is_some_and(|entry| entry.is_borrowed) {
+            self.returned.wait(&mut open);
+        }
+        let entry = open
+            .get_mut(&id)
+            .filter(|entry| !entry.owner.is_over())
+            .ok_or_else(|| not_found(id))?;
         if entry.namespace != *namespace {
             return Err(Error::new(
                 ErrorCode::Unauthorized,
@@ -147,14 +156,38 @@ impl Cursors {
             ));
         }
         entry.owner.check(id, asker)?;
-        let cursor = entry.cursor.take().ok_or_else(|| {
-            Error::new(ErrorCode::CursorInUse, format!("cursor id {id} is already in use"))
-        })?;
-        memory::carry(entry.kept.bytes());
-        if let (Some(scratch), Some(op)) = (&entry.scratch, current::current().op) {
-            op.continue_scratch(scratch.clone());
+        entry.take(id)
+    }
+
+    /// The namespace of an open cursor.
+    pub fn namespace(&self, id: i64) -> Option<Namespace> {
+        let open = self.open.lock();
+        let entry = open.get(&id).filter(|entry| !entry.owner.is_over());
+        entry.map(|entry| entry.namespace.clone())
+    }
+
+    /// Runs `work` on an idle cursor. A batch of the cursor waits meanwhile, and its time of use
+    /// does not change.
+    ///
+    /// # Errors
+    /// 43 CursorNotFound, 143 CursorInUse, errors of `work`, after which the cursor stays open.
+    pub fn borrow<T>(&self, id: i64, work: impl FnOnce(&mut Cursor) -> Result<T>) -> Result<T> {
+        let mut open = self.open.lock();
+        let entry = open.get_mut(&id).filter(|entry| !entry.owner.is_over());
+        let entry = entry.ok_or_else(|| not_found(id))?;
+        let (cursor, kept) = entry.take(id)?;
+        entry.is_borrowed = true;
+        drop(open);
+        let began = memory::mark();
+        let mut borrowed = Borrowed { cursors: self, id, cursor: Some((cursor, kept)) };
+        let result = match &mut borrowed.cursor {
+            Some((cursor, _)) => work(cursor),
+            None => Err(not_found(id)),
+        };
+        if let Some((_, kept)) = &mut borrowed.cursor {
+            kept.grown_since(began, 0);
         }
-        Ok((cursor, entry.kept))
+        result
     }
 
     /// Puts a cursor back after a batch, with the memory that it holds. Returns false when it is
@@ -259,6 +292,50 @@ impl Cursors {
             entry.no_timeout || entry.cursor.is_none() || idle_micros < timeout_micros
         });
         self.timed_out.fetch_add((before - open.len()) as i64, Ordering::Relaxed);
+    }
+}
+
+fn not_found(id: i64) -> Error {
+    Error::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"))
+}
+
+impl Entry {
+    /// Takes the cursor out. Its memory and temporary files are charged to the thread's operation.
+    ///
+    /// # Errors
+    /// 143 CursorInUse.
+    fn take(&mut self, id: i64) -> Result<(Cursor, RetainedBytes)> {
+        let cursor = self.cursor.take().ok_or_else(|| {
+            Error::new(ErrorCode::CursorInUse, format!("cursor id {id} is already in use"))
+        })?;
+        memory::carry(self.kept.bytes());
+        if let (Some(scratch), Some(op)) = (&self.scratch, current::current().op) {
+            op.continue_scratch(scratch.clone());
+        }
+        Ok((cursor, self.kept))
+    }
+}
+
+/// A borrowed cursor, which returns to the table however the work on it ends.
+struct Borrowed<'c> {
+    cursors: &'c Cursors,
+    id: i64,
+    cursor: Option<(Cursor, RetainedBytes)>,
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        let mut open = self.cursors.open.lock();
+        if open.get(&self.id).is_some_and(|entry| entry.killed) {
+            open.remove(&self.id);
+        } else if let (Some(entry), Some((cursor, kept))) =
+            (open.get_mut(&self.id), self.cursor.take())
+        {
+            entry.cursor = Some(cursor);
+            entry.kept = kept;
+            entry.is_borrowed = false;
+        }
+        self.cursors.returned.notify_all();
     }
 }
 

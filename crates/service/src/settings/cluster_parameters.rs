@@ -185,6 +185,8 @@ fn check_images(images: RawDoc<'_>) -> Result<()> {
 pub struct ClusterParameters {
     /// The stored documents. A parameter that was never set has none.
     stored: Mutex<Vec<(&'static str, DocBuf)>>,
+    /// Held during a change, so that no change is lost to another one that began meanwhile.
+    changing: Mutex<()>,
     max_time_ms: AtomicI64,
 }
 
@@ -242,6 +244,7 @@ impl ClusterParameters {
         if given.is_empty() {
             return Ok(());
         }
+        let _changing = self.changing.lock();
         let present = self.stored(parameter.name).unwrap_or_else(DocBuf::empty);
         let mut out = DocBuilder::new();
         out.append("_id", parameter.name);

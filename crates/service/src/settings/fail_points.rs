@@ -5,6 +5,7 @@
 //! mode, which decides how often it fires, and data, which the code at the point reads. An ordinary
 //! command only checks [`FailPoints::any_on`].
 
+use mayfly_value::arguments::error::mistyped;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -94,14 +95,14 @@ impl Mode {
                     Err(Error::bad_value(choices))
                 }
             }
-            Some(_) => Err(Error::type_mismatch("'mode' must be a string or JSON object")),
+            Some(_) => Err(mistyped("'mode' must be a string or JSON object")),
         }
     }
 }
 
 fn count(name: &str, value: RawValue<'_>) -> Result<i64> {
     let Some(number) = Number::from_value(value) else {
-        return Err(Error::type_mismatch(format!("'{name}' option to 'mode' must be a number")));
+        return Err(mistyped(format!("'{name}' option to 'mode' must be a number")));
     };
     match number.to_i64_exact() {
         Some(count @ 0..=0x7fff_ffff) => Ok(count),
@@ -119,7 +120,7 @@ fn probability(value: RawValue<'_>) -> Result<f64> {
         RawValue::Double(other) => Err(Error::bad_value(format!(
             "activationProbability must be between 0.0 and 1.0; found {other}"
         ))),
-        _ => Err(Error::type_mismatch(
+        _ => Err(mistyped(
             "'activationProbability' option to 'mode' must be a double between 0 and 1",
         )),
     }

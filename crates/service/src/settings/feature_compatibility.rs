@@ -15,15 +15,24 @@ use crate::documents;
 
 const ID: &str = "featureCompatibilityVersion";
 
-/// The valid versions. The first is that of a new server.
+/// The valid versions.
 const VERSIONS: &[&str] = &["8.0", "8.2"];
+
+/// The version of a new server, as a place in [`VERSIONS`].
+const NEWEST: usize = VERSIONS.len() - 1;
 
 /// The version of the reference whose features clients may expect. It selects no format of the
 /// data: every version reads the data of the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FeatureCompatibility {
     /// A place in [`VERSIONS`].
     current: AtomicUsize,
+}
+
+impl Default for FeatureCompatibility {
+    fn default() -> FeatureCompatibility {
+        FeatureCompatibility { current: AtomicUsize::new(NEWEST) }
+    }
 }
 
 impl FeatureCompatibility {
@@ -34,7 +43,7 @@ impl FeatureCompatibility {
     pub(crate) fn load(store: &Store) -> Result<FeatureCompatibility> {
         let stored = documents::read(store, &place()?, ID)?;
         let version = stored.as_ref().and_then(|stored| stored.as_doc().get("version"));
-        let current = version.and_then(RawValue::as_str).and_then(position).unwrap_or(0);
+        let current = version.and_then(RawValue::as_str).and_then(position).unwrap_or(NEWEST);
         Ok(FeatureCompatibility { current: AtomicUsize::new(current) })
     }
 

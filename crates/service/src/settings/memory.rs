@@ -85,7 +85,7 @@ pub fn usable_memory() -> u64 {
 /// The memory that is set aside in addition to the counted bytes and the engine's budget: code,
 /// threads, memtables that are being flushed, and freed memory that the allocators have not
 /// returned yet. If more than that is resident, the limit follows ([`memory::measure`]).
-const UNCOUNTED_BYTES: usize = 32 << 20;
+const UNCOUNTED_BYTES: usize = 16 << 20;
 
 /// Below this size less of the memory is used, because a single request is a large part of it: 192
 /// MB.

@@ -4,7 +4,8 @@
 //! | collection | document |
 //! |---|---|
 //! | `config.databases` | `{ _id: database, primary: shard, version }` |
-//! | `config.collections` | `{ _id: namespace, lastmodEpoch, lastMod, timestamp, uuid, key, unique, noBalance }` |
+//! | `config.collections` | `{ _id: namespace, lastmodEpoch, lastMod, timestamp, uuid, key, unique, noBalance, timeseriesFields }` |
+//! | `config.chunks` | `{ _id, uuid, min, max, shard, lastmod, onCurrentShardSince, history }`: one for each collection, from the least key to the greatest |
 //! | `config.settings` | `{ _id: "balancer", mode, stopped }` |
 
 use std::ops::ControlFlow;
@@ -24,6 +25,7 @@ pub const SHARD: &str = "mayflydb";
 
 const DATABASES: &str = "databases";
 const COLLECTIONS: &str = "collections";
+const CHUNKS: &str = "chunks";
 const BALANCER: (&str, &str) = ("settings", "balancer");
 
 /// Records a database, unless it is recorded.
@@ -64,13 +66,77 @@ pub fn record_collection(
     (key, unique): (RawDoc<'_>, Uniqueness),
 ) -> Result<()> {
     let (ns, uuid) = (collection.namespace(), collection.uuid());
+    record_chunk(store, op, collection, key)?;
     let mut out = DocBuilder::new();
     out.append("_id", ns.as_str());
     out.append("lastmodEpoch", RawValue::ObjectId(new_object_id(op.now_ms())));
     out.append("lastMod", RawValue::Date(op.now_ms())).append("timestamp", timestamp(op));
     out.append("uuid", RawValue::Binary { subtype: 4, bytes: &uuid }).append("key", key);
     out.append("unique", unique == Uniqueness::Unique).append("noBalance", false);
+    if let Some(series) = collection.time_series() {
+        out.append("timeseriesFields", &series.document());
+    }
     stored::put(store, op, (COLLECTIONS, ns.as_str()), out.finish().as_doc())
+}
+
+/// The `_id` of the chunk of a collection. It is made of the collection's UUID, which finds the
+/// chunk again.
+fn chunk_id(uuid: &[u8]) -> RawValue<'static> {
+    let mut id = [0; 12];
+    id.iter_mut().zip(uuid).for_each(|(to, from)| *to = *from);
+    RawValue::ObjectId(id)
+}
+
+/// Records the only chunk of a collection.
+fn record_chunk(store: &Store, op: &OpCtx, collection: &Collection, key: RawDoc<'_>) -> Result<()> {
+    let (uuid, since) = (collection.uuid(), timestamp(op));
+    let mut out = DocBuilder::new();
+    out.append("_id", chunk_id(&uuid));
+    out.append("uuid", RawValue::Binary { subtype: 4, bytes: &uuid });
+    for (bound, value) in [("min", RawValue::MinKey), ("max", RawValue::MaxKey)] {
+        out.start_document(bound);
+        for field in key {
+            out.append(field.name(), value);
+        }
+        out.end();
+    }
+    out.append("shard", SHARD).append("lastmod", RawValue::Timestamp(1 << 32));
+    out.append("onCurrentShardSince", since).start_array("history").push_document();
+    out.append("validAfter", since).append("shard", SHARD).end().end();
+    let ns = Namespace::new("config", CHUNKS)?;
+    documents::put(store, op, &ns, chunk_id(&uuid), out.finish().as_doc())
+}
+
+/// Gives the document of a renamed collection its new name. That of a dropped target is replaced or
+/// removed.
+///
+/// # Errors
+/// Errors of the engine.
+pub fn rename_collection(
+    store: &Store,
+    op: &OpCtx,
+    from: &Namespace,
+    to: &Namespace,
+) -> Result<()> {
+    forget_collection(store, op, to)?;
+    let Some(before) = stored::read(store, (COLLECTIONS, from.as_str()))? else { return Ok(()) };
+    let renamed = store.collection(&ReadView::now(), to);
+    let uuid = before.as_doc().get("uuid");
+    let is_kept = renamed.is_some_and(|collection| {
+        uuid == Some(RawValue::Binary { subtype: 4, bytes: &collection.uuid() })
+    });
+    // A collection that moves to another database is a copy with a UUID of its own.
+    if is_kept {
+        let mut out = DocBuilder::new();
+        out.append("_id", to.as_str());
+        for field in before.as_doc().iter().filter(|field| field.name() != "_id") {
+            out.append_element(field);
+        }
+        stored::put(store, op, (COLLECTIONS, to.as_str()), out.finish().as_doc())?;
+        let collections = Namespace::new("config", COLLECTIONS)?;
+        return documents::remove(store, op, &collections, from.as_str());
+    }
+    forget_collection(store, op, from)
 }
 
 /// Whether a shard key is unique.
@@ -82,12 +148,20 @@ pub enum Uniqueness {
     Shared,
 }
 
-/// Removes the document of a collection that was dropped.
+/// Removes the documents of a collection that was dropped.
 ///
 /// # Errors
 /// Errors of the engine.
 pub fn forget_collection(store: &Store, op: &OpCtx, ns: &Namespace) -> Result<()> {
-    documents::remove(store, op, &Namespace::new("config", COLLECTIONS)?, ns.as_str())
+    forget(store, op, ns.as_str())
+}
+
+fn forget(store: &Store, op: &OpCtx, name: &str) -> Result<()> {
+    let Some(document) = stored::read(store, (COLLECTIONS, name))? else { return Ok(()) };
+    if let Some(RawValue::Binary { bytes, .. }) = document.as_doc().get("uuid") {
+        documents::remove(store, op, &Namespace::new("config", CHUNKS)?, chunk_id(bytes))?;
+    }
+    documents::remove(store, op, &Namespace::new("config", COLLECTIONS)?, name)
 }
 
 /// Removes the documents of a database that was dropped.
@@ -98,7 +172,7 @@ pub fn forget_database(store: &Store, op: &OpCtx, db: &str) -> Result<()> {
     let collections = Namespace::new("config", COLLECTIONS)?;
     if let Some(collection) = store.collection(&ReadView::now(), &collections) {
         for name in names_below(store, &collection, &[db, "."].concat())? {
-            documents::remove(store, op, &collections, &name)?;
+            forget(store, op, &name)?;
         }
     }
     documents::remove(store, op, &Namespace::new("config", DATABASES)?, db)

@@ -11,6 +11,9 @@ use super::{LogVerbosity, MemoryParameters};
 /// Less than the reference's 15 seconds: Docker kills a container 10 seconds after the signal.
 const SIGNALED_SHUTDOWN_MS: i64 = 5_000;
 
+/// Three months.
+const KEYS_ROTATION_SECS: i64 = 7_776_000;
+
 /// A function that is called with new log verbosities.
 type LogLevelHook = Box<dyn Fn(&LogVerbosity) + Send + Sync>;
 
@@ -33,6 +36,9 @@ pub struct Settings {
     pub(crate) honor_system_umask: AtomicBool,
     pub(crate) quiet: AtomicBool,
     pub(crate) automation_descriptor: Mutex<String>,
+    pub(crate) keys_rotation_secs: AtomicI64,
+    pub(crate) pool_matching: Mutex<&'static str>,
+    pub(crate) limits_new_connections: AtomicBool,
     pub(crate) script_heap_mb: AtomicI64,
     pub(crate) any_script_heap_mb: AtomicI64,
     /// The memory parameters.
@@ -50,6 +56,9 @@ impl Default for Settings {
             honor_system_umask: AtomicBool::new(false),
             quiet: AtomicBool::new(false),
             automation_descriptor: Mutex::default(),
+            keys_rotation_secs: AtomicI64::new(KEYS_ROTATION_SECS),
+            pool_matching: Mutex::new("automatic"),
+            limits_new_connections: AtomicBool::new(false),
             script_heap_mb: AtomicI64::new(100),
             any_script_heap_mb: AtomicI64::new(1100),
             memory: MemoryParameters::default(),

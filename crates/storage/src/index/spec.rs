@@ -3,6 +3,7 @@
 //! Sources: the manual's pages "createIndexes" and "TTL Indexes"; texts and codes of TTL options
 //! from the expiry contract, section 1.
 
+use mayfly_value::arguments::error::mistyped;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
@@ -569,7 +570,7 @@ pub(crate) fn in_spec_context(error: Error, spec: RawDoc<'_>) -> Error {
 pub(super) fn key_pattern(raw: RawDoc<'_>) -> Result<RawDoc<'_>> {
     match raw.get("key") {
         Some(RawValue::Document(key)) => Ok(key),
-        Some(other) => Err(Error::type_mismatch(format!(
+        Some(other) => Err(mistyped(format!(
             "The field 'key' must be an object, but got {}",
             other.type_name()
         ))),
@@ -589,7 +590,7 @@ pub(super) fn name<'a>(raw: RawDoc<'a>, key: RawDoc<'_>) -> Result<&'a str> {
             Err(Error::new(ErrorCode::CannotCreateIndex, "index name cannot contain NUL bytes"))
         }
         Some(RawValue::String(name)) => Ok(name),
-        Some(other) => Err(Error::type_mismatch(format!(
+        Some(other) => Err(mistyped(format!(
             "The field 'name' must be a string, but got {}",
             other.type_name()
         ))),
@@ -696,7 +697,7 @@ pub(super) fn version(raw: RawDoc<'_>) -> Result<i32> {
                     Shell(raw)
                 ),
             )),
-            None => Err(Error::type_mismatch(format!(
+            None => Err(mistyped(format!(
                 "The field 'v' must be a number, but got {}",
                 value.type_name()
             ))),
@@ -709,7 +710,7 @@ fn boolean(element: RawElement<'_>) -> Result<bool> {
         RawValue::Bool(value) => Ok(value),
         RawValue::Null | RawValue::Undefined => Ok(false),
         number if number.is_number() => Ok(as_f64(number).is_some_and(|value| value != 0.0)),
-        other => Err(Error::type_mismatch(format!(
+        other => Err(mistyped(format!(
             "The field '{}' has value {other:?}, which is not convertible to bool",
             element.name()
         ))),
@@ -719,7 +720,7 @@ fn boolean(element: RawElement<'_>) -> Result<bool> {
 fn document_option(element: RawElement<'_>) -> Result<()> {
     match element.value() {
         RawValue::Document(_) => Ok(()),
-        other => Err(Error::type_mismatch(format!(
+        other => Err(mistyped(format!(
             "The field '{}' must be an object, but got {}",
             element.name(),
             other.type_name()

@@ -14,7 +14,7 @@ use crate::index::building::Note;
 use crate::oplog::OplogBatch;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
-use crate::record::kept::{KeptRows, KeptVersion, RetiredRows};
+use crate::record::kept::{KeptRows, KeptVersion, RetiredRows, RetiredTally};
 
 /// The longest wait of a writer for an index build that is slower than the writers.
 const LONGEST_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 100 });
@@ -53,6 +53,8 @@ pub(crate) struct Effects {
     pub expired: Vec<(Arc<Policy>, i64)>,
     /// Records that policies no longer hold.
     pub released: Vec<RecordKey>,
+    /// Removed records that stay until the log is cut.
+    pub retired: RetiredTally,
 }
 
 impl Pending {
@@ -153,6 +155,8 @@ impl Effects {
         self.keys_deleted += other.keys_deleted;
         self.expired.extend(other.expired);
         self.released.extend(other.released);
+        self.retired.documents += other.retired.documents;
+        self.retired.bytes += other.retired.bytes;
     }
 
     /// Applies the effects after the commit; returns the number of expired documents.
@@ -160,6 +164,9 @@ impl Effects {
         collection.commits.fetch_add(1, Ordering::AcqRel);
         collection.counts.documents.fetch_add(self.documents, Ordering::AcqRel);
         collection.counts.bytes.fetch_add(self.bytes, Ordering::AcqRel);
+        if self.retired.documents > 0 {
+            collection.counts.add_retired(self.retired);
+        }
         if !self.released.is_empty() {
             collection.held.end(&self.released);
         }

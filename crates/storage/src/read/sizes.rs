@@ -12,6 +12,7 @@ use mayfly_work::{OpCtx, current};
 
 use crate::catalog::{Collection, Core, Index};
 use crate::read::{Entry, ScanResult};
+use crate::record::RetiredTally;
 use crate::record::error::from_kv;
 use crate::record::layout::object_range;
 
@@ -32,6 +33,8 @@ pub struct CollectionSizes {
     pub id_index_bytes: Option<u64>,
     /// Its other indexes, with their bytes in the engine.
     pub indexes: Vec<(Arc<Index>, u64)>,
+    /// Removed documents that stay until the oplog is cut; `None` if not known, since a crash.
+    pub retired: Option<RetiredTally>,
 }
 
 /// The result of a count over a part of a collection.
@@ -156,7 +159,14 @@ impl Core {
                 .transpose()?,
             storage_bytes: bytes_of(Keyspace::Record, collection.id())?,
             indexes,
+            retired: self.retired(collection),
         })
+    }
+
+    /// The removed documents of a collection that stay until the oplog is cut; `None` if the server
+    /// ended without a clean close and the log still has entries from before.
+    pub fn retired(&self, collection: &Collection) -> Option<RetiredTally> {
+        collection.counts.retired(self.oplog.cut())
     }
 
     /// The approximate bytes that a collection and its indexes take in the engine. Documents are

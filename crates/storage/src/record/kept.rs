@@ -7,6 +7,8 @@
 //!         or of several versions:
 //!         | 0, 4 bytes | for each: last byte of its record key | its document, BSON |
 //!         or of retired records, which have the documents:
+//!         | 2, 4 bytes little-endian | bytes of their documents, 8 bytes little-endian | for each: last byte of its record key |
+//!         as earlier builds wrote it, without the bytes:
 //!         | 1, 4 bytes little-endian | for each: last byte of its record key |
 //! ```
 //!
@@ -20,13 +22,16 @@
 
 use mayfly_base::Result;
 use mayfly_kv::KeyRange;
-use mayfly_value::RawDoc;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 /// The first bytes of a row of several versions. A BSON document never starts with length 0.
 const SEVERAL: [u8; 4] = [0; 4];
 
 /// The first bytes of a row of retired records. No BSON document is so short.
-const RETIRED: [u8; 4] = [1, 0, 0, 0];
+const RETIRED: [u8; 4] = [2, 0, 0, 0];
+
+/// The same in a row without the bytes of the documents.
+const RETIRED_ALONE: [u8; 4] = [1, 0, 0, 0];
 
 /// The size at which a row takes no further version. Every engine takes values of this length. A
 /// look-up reads the whole row.
@@ -59,6 +64,39 @@ pub(crate) struct RetiredRecord<'a> {
     pub collection: u64,
     /// The key of the record, not empty.
     pub record_key: &'a [u8],
+    /// The length of the document.
+    pub bytes: usize,
+}
+
+/// Retired records whose documents stay until the log is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetiredTally {
+    /// The number of records.
+    pub documents: i64,
+    /// The bytes of BSON.
+    pub bytes: i64,
+}
+
+impl RetiredTally {
+    /// Appends the field `retired`: null if the tally is not known, else the number of documents
+    /// and their bytes in units of `scale`.
+    pub fn append(tally: Option<RetiredTally>, scale: i64, out: &mut DocBuilder) {
+        let Some(RetiredTally { documents, bytes }) = tally else {
+            out.append("retired", RawValue::Null);
+            return;
+        };
+        out.start_document("retired").append("documents", documents);
+        out.append("bytes", bytes / scale.max(1)).end();
+    }
+}
+
+/// A stored row of retired records.
+pub(crate) struct RetiredRow<'a> {
+    timestamp: u64,
+    /// The collection's id, followed by the greatest record key.
+    key: &'a [u8],
+    last_bytes: &'a [u8],
+    bytes: u64,
 }
 
 /// Writes a row, given its key and its value.
@@ -141,6 +179,8 @@ pub(crate) struct RetiredRows {
     key: Vec<u8>,
     value: Vec<u8>,
     next: Vec<u8>,
+    /// The bytes of the current row's documents.
+    bytes: u64,
 }
 
 impl RetiredRows {
@@ -149,7 +189,7 @@ impl RetiredRows {
     /// # Errors
     /// Errors of `put`.
     pub(crate) fn push(&mut self, record: RetiredRecord<'_>, put: &mut PutRow<'_>) -> Result<()> {
-        let RetiredRecord { timestamp, collection, record_key } = record;
+        let RetiredRecord { timestamp, collection, record_key, bytes } = record;
         self.next.clear();
         self.next.extend_from_slice(&timestamp.to_be_bytes());
         self.next.extend_from_slice(&collection.to_be_bytes());
@@ -157,11 +197,13 @@ impl RetiredRows {
         if self.value.is_empty() || !are_together(&self.key, &self.next) {
             self.finish(put)?;
             self.value.extend_from_slice(&RETIRED);
+            self.value.extend_from_slice(&[0; 8]);
             std::mem::swap(&mut self.key, &mut self.next);
         } else if self.key < self.next {
             self.key.clone_from(&self.next);
         }
         self.value.extend(record_key.last());
+        self.bytes += bytes as u64;
         Ok(())
     }
 
@@ -171,6 +213,8 @@ impl RetiredRows {
     /// Errors of `put`.
     pub(crate) fn finish(&mut self, put: &mut PutRow<'_>) -> Result<()> {
         if !self.value.is_empty() {
+            let bytes = std::mem::take(&mut self.bytes).to_le_bytes();
+            self.value[RETIRED.len()..RETIRED.len() + bytes.len()].copy_from_slice(&bytes);
             put(&self.key, &self.value)?;
             self.value.clear();
         }
@@ -178,17 +222,42 @@ impl RetiredRows {
     }
 }
 
-/// Visits the retired records of a row: the collection's id, followed by the record's key. A row of
-/// versions has none.
-pub(crate) fn visit_retired(row_key: &[u8], value: &[u8], visit: &mut dyn FnMut(&[u8])) {
-    let (Some(key), Some(last_bytes)) = (row_key.get(8..), value.strip_prefix(&RETIRED)) else {
-        return;
-    };
-    let mut key = key.to_vec();
-    for byte in last_bytes {
-        if let Some(last) = key.last_mut() {
-            *last = *byte;
-            visit(&key);
+impl<'a> RetiredRow<'a> {
+    /// Decodes a row; `None` if it is a row of versions.
+    pub(crate) fn decode(row_key: &'a [u8], value: &'a [u8]) -> Option<RetiredRow<'a>> {
+        let (timestamp, key) = row_key.split_first_chunk::<8>()?;
+        let timestamp = u64::from_be_bytes(*timestamp);
+        if let Some(last_bytes) = value.strip_prefix(&RETIRED_ALONE) {
+            return Some(RetiredRow { timestamp, key, last_bytes, bytes: 0 });
+        }
+        let (bytes, last_bytes) = value.strip_prefix(&RETIRED)?.split_first_chunk::<8>()?;
+        Some(RetiredRow { timestamp, key, last_bytes, bytes: u64::from_le_bytes(*bytes) })
+    }
+
+    /// The timestamp of the entry that refers to the records.
+    pub(crate) fn timestamp(&self) -> u64 {
+        self.timestamp
+    }
+
+    /// The collection's id.
+    pub(crate) fn collection(&self) -> u64 {
+        self.key.first_chunk::<8>().map_or(0, |id| u64::from_be_bytes(*id))
+    }
+
+    /// The number of records, and the bytes of their documents.
+    pub(crate) fn tally(&self) -> RetiredTally {
+        let documents = i64::try_from(self.last_bytes.len()).unwrap_or(i64::MAX);
+        RetiredTally { documents, bytes: i64::try_from(self.bytes).unwrap_or(i64::MAX) }
+    }
+
+    /// Visits the keys of the records: the collection's id, followed by the record's key.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&[u8])) {
+        let mut key = self.key.to_vec();
+        for byte in self.last_bytes {
+            if let Some(last) = key.last_mut() {
+                *last = *byte;
+                visit(&key);
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod storable;
 
 use mayfly_value::{DocBuf, RawDoc};
 
+pub use kept::RetiredTally;
 pub use layout::{IdKey, RecordKey, id_key, record_id};
 
 #[derive(Clone, Copy)]

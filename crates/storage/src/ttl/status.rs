@@ -17,7 +17,7 @@ use crate::catalog::{Collection, Policy};
 use crate::index::keygen::KeySet;
 use crate::read::ScanResult;
 use crate::record::RecordKey;
-use crate::record::{Moment, Record};
+use crate::record::{Moment, Record, RetiredTally};
 use crate::ttl::census::eta_secs;
 use crate::ttl::rule::Rule;
 
@@ -54,6 +54,9 @@ pub struct PolicyStatus {
     pub eta_secs: Option<f64>,
     /// The error of the last visit.
     pub last_error: Option<String>,
+    /// Removed documents of the collection that stay until the oplog is cut; `None` if not known,
+    /// since a crash.
+    pub retired: Option<RetiredTally>,
     /// The present time in milliseconds since 1970.
     pub now_ms: i64,
 }
@@ -88,6 +91,7 @@ impl PolicyStatus {
             "lastError",
             self.last_error.as_deref().map_or(RawValue::Null, RawValue::String),
         );
+        RetiredTally::append(self.retired, 1, out);
     }
 }
 
@@ -183,6 +187,7 @@ impl Store {
             rate_per_sec: rate,
             eta_secs: works.then(|| eta_secs(due.count, limits, rate)),
             last_error: runtime.last_error(),
+            retired: self.retired(collection),
             now_ms: moment.now_ms,
         })
     }

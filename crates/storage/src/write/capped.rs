@@ -17,6 +17,7 @@ use super::WriteUnit;
 use crate::catalog::counts::CountsRow;
 use crate::catalog::{Capped, Collection};
 use crate::record::error::from_kv;
+use crate::record::kept::RetiredTally;
 use crate::record::layout::{catalog_key, decode_stored, object_subrange};
 use crate::record::{RecordKey, StoredDocument};
 
@@ -123,7 +124,9 @@ impl WriteUnit<'_> {
             return Ok(());
         }
         let (documents, bytes) = self.counts_now();
-        let row = CountsRow { documents, bytes, first }.encode();
+        // Records of capped collections are removed at once.
+        let retired = Some(RetiredTally::default());
+        let row = CountsRow { documents, bytes, first, retired }.encode();
         let key = catalog_key::counts(self.collection.id());
         self.txn.put(Keyspace::Catalog, &key, &row, Guard::Derived).map_err(from_kv)
     }

@@ -2,17 +2,23 @@
 //! ended.
 //!
 //! A writing command enters before it starts and leaves when it ends. A waiting command is woken,
-//! and checks in between whether it must end: the lock may be held for long, for a backup.
+//! and checks in between whether it must end: the lock may be held for long, for a backup. Under
+//! the lock no file of the data folder changes, so that another program can copy it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::Result;
-use mayfly_work::OpCtx;
+use mayfly_work::{OpCtx, current};
 use parking_lot::{Condvar, Mutex};
+
+use super::writer::Writer;
+use crate::record::error::from_kv;
 
 /// How often a waiting command checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often the holder of the lock checks whether compactions have ended.
+const COMPACTIONS_LOOK: Duration = Duration::from_millis(5);
 
 /// The lock of `fsync`, which counts how often it is locked.
 #[derive(Default)]
@@ -22,6 +28,8 @@ pub struct FsyncLock {
     /// Held by threads that are about to wait, and by threads that wake others.
     waiting: Mutex<()>,
     changed: Condvar,
+    /// Held while the engine's files are being held or released.
+    files: Mutex<()>,
 }
 
 /// A running writing command; dropping it ends the command.
@@ -106,6 +114,45 @@ impl FsyncLock {
         let before = self.locks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         self.wake();
         before.ok().map(|before| before - 1)
+    }
+}
+
+impl Writer {
+    /// Locks out all writes, and keeps the files of the data folder as they are; returns how often
+    /// the lock is held then.
+    ///
+    /// # Errors
+    /// Errors of the operation's deadline, and of its being killed; errors of the engine. The lock
+    /// is not taken then.
+    pub fn lock_for_copy(&self, op: &OpCtx) -> Result<i64> {
+        let count = self.fsync_lock.lock(op)?;
+        let held = self.hold_files(op);
+        if held.is_err() {
+            self.unlock_after_copy()?;
+        }
+        held.map(|()| count)
+    }
+
+    fn hold_files(&self, op: &OpCtx) -> Result<()> {
+        let _one = current::acquire(|time| self.fsync_lock.files.try_lock_for(time))?;
+        while !self.engine().hold_files().map_err(from_kv)? {
+            op.check()?;
+            current::wait(|| std::thread::sleep(COMPACTIONS_LOOK));
+        }
+        Ok(())
+    }
+
+    /// Unlocks once; returns how often the lock is still held, or `None` when it was not.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn unlock_after_copy(&self) -> Result<Option<i64>> {
+        let _one = current::acquire(|time| self.fsync_lock.files.try_lock_for(time))?;
+        if self.fsync_lock.count() <= 1 {
+            // Before writers may begin.
+            self.engine().release_files().map_err(from_kv)?;
+        }
+        Ok(self.fsync_lock.unlock())
     }
 }
 

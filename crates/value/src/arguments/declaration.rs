@@ -2,9 +2,10 @@
 
 use mayfly_base::{Error, ErrorCode};
 
+use super::check::check_document;
 use super::convert::whole_number;
-use super::{NameSet, error};
-use crate::{RawDoc, RawElement, RawValue, ty};
+use super::error;
+use crate::{RawElement, RawValue, ty};
 
 /// The form of an argument's value.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +173,8 @@ pub struct Argument {
     pub null_refusal: Option<(i32, &'static str)>,
     /// The reference's version that introduced it; empty for the oldest ones.
     pub since: &'static str,
+    /// Whether it belongs to version 1 of the stable API, as far as its command does.
+    pub is_stable: bool,
     types: u32,
     is_checked_by_type: bool,
 }
@@ -188,6 +191,7 @@ impl Argument {
             refusal: None,
             null_refusal: None,
             since: "",
+            is_stable: true,
             types: form.types(),
             is_checked_by_type: form.is_checked_by_type(),
         }
@@ -297,15 +301,35 @@ impl Argument {
         Argument { null_refusal: Some((code, text)), null: Null::Value, ..self }
     }
 
+    /// A wrong type is refused with 14 TypeMismatch and this text.
+    #[must_use]
+    pub const fn mistyped(self, text: &'static str) -> Argument {
+        self.refused_with(ErrorCode::TypeMismatch.0, text)
+    }
+
+    /// The reference had the argument in an earlier version. Every value is refused with this code
+    /// and text.
+    #[must_use]
+    pub const fn removed(self, code: i32, text: &'static str) -> Argument {
+        let refused = self.refused_with(code, text).null_is_value();
+        Argument { types: 0, is_checked_by_type: false, ..refused }
+    }
+
     /// The reference's version that introduced it.
     #[must_use]
     pub const fn since(self, since: &'static str) -> Argument {
         Argument { since, ..self }
     }
 
+    /// It does not belong to the stable API.
+    #[must_use]
+    pub const fn unstable(self) -> Argument {
+        Argument { is_stable: false, ..self }
+    }
+
     /// Whether this is its name. Most comparisons end at the length or at the first byte.
     #[inline]
-    fn is_named(&self, name: &[u8]) -> bool {
+    pub(super) fn is_named(&self, name: &[u8]) -> bool {
         let own = self.name.as_bytes();
         own.len() == name.len() && own.first() == name.first() && own == name
     }
@@ -367,70 +391,6 @@ impl Argument {
             None => error::wrong_type(path.field(self.name), value, &self.form.expected()),
         }
     }
-}
-
-/// Accepts further names of fields, for example those of generic arguments.
-pub type Also = fn(&[u8]) -> bool;
-
-/// Checks the fields of a document in their order, except the first `skipped` ones: each must be
-/// declared, or `also` accepts it, and none may be repeated. Returns the names.
-#[inline]
-pub(super) fn check_fields(
-    document: RawDoc<'_>,
-    path: &Path<'_>,
-    declared: &[Argument],
-    (skipped, also): (usize, Also),
-) -> Result<NameSet, Error> {
-    let mut names = NameSet::default();
-    for (at, element) in document.iter().enumerate() {
-        let name = element.name_bytes();
-        let may_be_repeated = names.insert(name);
-        if at < skipped {
-            continue;
-        }
-        let is_repeated = || document.iter().take(at).any(|other| other.name_bytes() == name);
-        if may_be_repeated && is_repeated() {
-            return Err(error::duplicate(path.field(element.name())));
-        }
-        // Most generic arguments, without a search of the table.
-        if (name.first() == Some(&b'$') || name == b"lsid") && also(name) {
-            continue;
-        }
-        match declared.iter().find(|argument| argument.is_named(name)) {
-            Some(argument) => argument.check(path, element)?,
-            None if also(name) => {}
-            None => return Err(error::unknown(path.field(element.name()))),
-        }
-    }
-    Ok(names)
-}
-
-/// Checks a document that has declared fields only.
-fn check_document(document: RawDoc<'_>, path: &Path<'_>, fields: &[Argument]) -> Result<(), Error> {
-    check_fields(document, path, fields, (0, |_| false))?;
-    check_present(document, path, fields, |_| false)
-}
-
-/// Checks that the required fields are present, in the document or `elsewhere`. They are the first
-/// ones of the table ([`Argument::required`]).
-#[inline]
-pub(super) fn check_present(
-    document: RawDoc<'_>,
-    path: &Path<'_>,
-    fields: &[Argument],
-    elsewhere: impl Fn(&str) -> bool,
-) -> Result<(), Error> {
-    let is_absent = |field: &&Argument| match document.get(field.name) {
-        None => !elsewhere(field.name),
-        Some(RawValue::Null | RawValue::Undefined) => field.null == Null::Absent,
-        Some(_) => false,
-    };
-    debug_assert!(
-        fields.iter().skip_while(|field| field.is_required).all(|field| !field.is_required),
-        "required arguments come first: {path}"
-    );
-    let missing = fields.iter().take_while(|field| field.is_required).find(is_absent);
-    missing.map_or(Ok(()), |field| Err(error::missing(path.field(field.name))))
 }
 
 /// The path of a document in errors, without an allocation.

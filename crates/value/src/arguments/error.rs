@@ -16,9 +16,12 @@ pub fn wrong_type(path: impl Display, value: RawValue<'_>, expected: &str) -> Er
         Some(several) => format!("types '{several}']"),
         None => format!("type '{expected}'"),
     };
-    Error::type_mismatch(format!(
-        "BSON field '{path}' is the wrong type '{found}', expected {expected}"
-    ))
+    mistyped(format!("BSON field '{path}' is the wrong type '{found}', expected {expected}"))
+}
+
+/// A value of the wrong type, with the reference's text for this argument: 14 TypeMismatch.
+pub fn mistyped(text: impl Into<String>) -> Error {
+    Error::new(ErrorCode::TypeMismatch, text)
 }
 
 /// A missing required field: 40414.
@@ -35,6 +38,12 @@ pub fn unknown(path: impl Display) -> Error {
 /// A repeated field: 40413.
 pub fn duplicate(path: impl Display) -> Error {
     Error::new(ErrorCode(40413), format!("BSON field '{path}' is a duplicate field"))
+}
+
+/// A field that is not in the stable API: 323 APIStrictError.
+pub fn unstable(path: impl Display) -> Error {
+    let text = format!("BSON field '{path}' is not allowed with apiStrict:true.");
+    Error::new(ErrorCode::APIStrictError, text)
 }
 
 /// A number below or above a bound: 2 BadValue. `operator` is `>=` or `<=`.

@@ -7,8 +7,9 @@ use std::borrow::Cow;
 
 use mayfly_base::{Error, Result};
 
+use super::check::{Also, check_fields, check_present, check_stable};
 use super::convert::{truth, whole_number};
-use super::declaration::{Also, Argument, Path, check_fields, check_present};
+use super::declaration::{Argument, Path};
 use super::error;
 use super::error::OwnCodes;
 use crate::{RawDoc, RawValue};
@@ -180,6 +181,14 @@ impl<'a> Fields<'a> {
         let names = check_fields(body, &Path::new(command), declared, (1, also))?;
         let declared = Declared::new(declared, also);
         Ok(Fields { doc: body, path: Cow::Borrowed(command), names, declared })
+    }
+
+    /// Checks that the arguments are in the stable API.
+    ///
+    /// # Errors
+    /// 323 APIStrictError.
+    pub fn check_stable(&self, declared: &[Argument]) -> Result<()> {
+        check_stable(self.doc, &Path::new(&self.path), declared)
     }
 
     /// Checks that the required arguments are present, in the document or `elsewhere`.

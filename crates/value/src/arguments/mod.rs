@@ -13,6 +13,7 @@
 //! Missing fields are reported last. Conversions of numbers and booleans are in [`convert`], the
 //! errors in [`error`]: no other file of the server contains their texts.
 
+mod check;
 pub mod convert;
 mod declaration;
 pub mod error;
@@ -20,6 +21,7 @@ mod fields;
 #[cfg(test)]
 mod tests;
 
-pub use declaration::{Also, Argument, Form, Null, Path};
+pub use check::Also;
+pub use declaration::{Argument, Form, Null, Path};
 pub use error::OwnCodes;
 pub use fields::{Fields, NameSet};

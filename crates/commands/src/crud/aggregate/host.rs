@@ -10,6 +10,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::not_on_views;
 use crate::context::CommandContext;
+use crate::diagnostics::catalog::{catalog, catalog_entry};
 use crate::diagnostics::cluster_catalog::cluster_catalog;
 use crate::diagnostics::coll_stats::{
     CountedAs, coll_stats_document, log_stats_document, view_stats_document,
@@ -112,6 +113,14 @@ impl Host for ServerHost<'_, '_> {
 
     fn cluster_catalog(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
         cluster_catalog(self.ctx, options)
+    }
+
+    fn catalog(&self) -> Result<Vec<DocBuf>> {
+        match &self.described {
+            Described::Nothing => catalog(self.ctx),
+            Described::Documents(collection) => Ok(vec![catalog_entry(self.ctx, collection)]),
+            Described::Measurements(_) | Described::View(_) | Described::Log => Ok(Vec::new()),
+        }
     }
 
     fn ttl_stats(&self) -> Result<Vec<DocBuf>> {

@@ -7,7 +7,7 @@ use mayfly_value::{DocBuilder, RawDoc};
 use super::Inner;
 use super::query::explained;
 use crate::context::CommandContext;
-use crate::crud::{command_scope, hint_on, run_settings};
+use crate::crud::{command_scope, hint_on, run_settings, with_descriptions};
 
 /// Explains the pipeline of the command.
 pub(super) fn aggregate(
@@ -48,6 +48,7 @@ pub(super) fn explain_stages(
     let hint = hint_on(collection.as_deref(), hint);
     let hints = inner.setting.as_ref().and_then(|setting| setting.hints.clone());
     let settings = RunSettings { hints, ..run_settings(ctx, inner.may_spill()?) };
+    let settings = with_descriptions(ctx, &parsed, settings)?;
     let explained = explained(ctx, inner, None, Purpose::Find)?;
     parsed.explain(ctx.store, collection, hint, settings, &explained, doc)
 }

@@ -5,6 +5,7 @@ pub(super) mod power;
 pub(super) mod rounding;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{Number, RawValue};
 
 use super::operand::number;
@@ -37,7 +38,7 @@ fn add<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
                 Some(number) => sum.add(number),
                 None => {
                     let name = value.type_name();
-                    return Err(Error::type_mismatch(format!(
+                    return Err(mistyped(format!(
                         "$add only supports numeric or date types, not {name}"
                     )));
                 }
@@ -84,7 +85,7 @@ fn subtract<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'
                 difference.ok_or_else(|| Error::new(ErrorCode::Overflow, "date overflow"))?;
             Ok(Value::Borrowed(RawValue::Int64(difference)))
         }
-        _ => Err(Error::type_mismatch(format!(
+        _ => Err(mistyped(format!(
             "can't $subtract {} from {}",
             right.type_name(),
             left.type_name()
@@ -102,7 +103,7 @@ fn multiply<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'
             None => {
                 let name = value.type_name();
                 let text = format!("$multiply only supports numeric types, not {name}");
-                return Err(Error::type_mismatch(text));
+                return Err(mistyped(text));
             }
         }
     }

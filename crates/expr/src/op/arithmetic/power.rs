@@ -1,8 +1,9 @@
 //! `$sqrt`, `$pow`, `$exp`, `$ln`, `$log`, `$log10`, `$sigmoid`: the result is a double, or a
 //! decimal for a decimal argument. Powers of integers are integers where possible.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::Result;
 use mayfly_value::Number;
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::shell::ShellValue;
 
 use super::super::operand::{double, fault, number};
@@ -43,7 +44,7 @@ pub(in crate::op) const ROWS: &[OpRow] = &[
             None => {
                 let found = value.type_name();
                 let text = format!("$sigmoid only supports numeric types, not {found}");
-                return Err(Error::type_mismatch(text));
+                return Err(mistyped(text));
             }
         })
     }),

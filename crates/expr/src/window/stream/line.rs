@@ -1,5 +1,6 @@
 //! `$linearFill` over a stream: the documents of a gap are pending until the next value is known.
 
+use mayfly_value::arguments::error::mistyped;
 use std::collections::VecDeque;
 
 use mayfly_base::{Error, Result};
@@ -61,7 +62,7 @@ impl Line {
                 continue;
             };
             let Some(number) = Number::from_value(value.as_raw()) else {
-                return Err(Error::type_mismatch("Value to be filled must be numeric or nullish"));
+                return Err(mistyped("Value to be filled must be numeric or nullish"));
             };
             let left = self.left.replace((place, number));
             let filled = |at: &Number| match left {

@@ -1,6 +1,7 @@
 //! `$exists` and `$type`.
 
 use mayfly_base::{Error, Result};
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{Number, RawValue, ty, type_name};
 
 use super::Operand;
@@ -60,7 +61,7 @@ fn add_type(set: &mut TypeSet, value: RawValue<'_>) -> Result<()> {
         return type_of_alias(set, alias);
     }
     let Some(number) = Number::from_value(value) else {
-        return Err(Error::type_mismatch("type must be represented as a number or a string"));
+        return Err(mistyped("type must be represented as a number or a string"));
     };
     let code = number.to_i64_exact();
     let byte = match code {

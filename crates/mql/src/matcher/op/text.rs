@@ -1,5 +1,6 @@
 //! `$text`: a search in the collection's text index.
 
+use mayfly_value::arguments::error::mistyped;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -43,7 +44,7 @@ fn string<'a>(spec: RawDoc<'a>, name: &str) -> Result<Option<&'a str>> {
     match spec.get(name) {
         None => Ok(None),
         Some(RawValue::String(text)) => Ok(Some(text)),
-        Some(other) => Err(Error::type_mismatch(format!(
+        Some(other) => Err(mistyped(format!(
             "\"{name}\" had the wrong type. Expected string, found {}",
             other.type_name()
         ))),
@@ -54,7 +55,7 @@ fn flag(spec: RawDoc<'_>, name: &str) -> Result<bool> {
     match spec.get(name) {
         None => Ok(false),
         Some(RawValue::Bool(flag)) => Ok(flag),
-        Some(other) => Err(Error::type_mismatch(format!(
+        Some(other) => Err(mistyped(format!(
             "\"{name}\" had the wrong type. Expected bool, found {}",
             other.type_name()
         ))),

@@ -1,5 +1,6 @@
 //! `$expr`, `$jsonSchema`, `$sampleRate`.
 
+use mayfly_value::arguments::error::mistyped;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -55,7 +56,7 @@ pub(super) fn json_schema(
         return Err(Error::bad_value(text));
     }
     let RawValue::Document(schema) = element.value() else {
-        return Err(Error::type_mismatch("$jsonSchema must be an object"));
+        return Err(mistyped("$jsonSchema must be an object"));
     };
     let parsed = Arc::new(Schema::parse(schema)?);
     Ok(Some(Expr::Document(DocumentTest::Schema(parsed, Arc::new(schema.to_owned())))))

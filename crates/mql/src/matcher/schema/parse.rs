@@ -1,5 +1,6 @@
 //! Parses schemas: a row per keyword, with the reference's rules for its value.
 
+use mayfly_value::arguments::error::mistyped;
 use std::collections::HashSet;
 
 use mayfly_base::limits::MAX_FILTER_DEPTH;
@@ -139,7 +140,7 @@ fn set<T>(place: &mut Option<T>, value: Result<T>) -> Result<()> {
 
 /// The error 14 TypeMismatch for a keyword.
 fn must(element: RawElement<'_>, be: &str) -> Error {
-    Error::type_mismatch(format!("$jsonSchema keyword '{}' must be {be}", element.name()))
+    mistyped(format!("$jsonSchema keyword '{}' must be {be}", element.name()))
 }
 
 fn flag(element: RawElement<'_>) -> Result<bool> {
@@ -328,7 +329,7 @@ fn items(schema: &mut Schema, element: RawElement<'_>, depth: usize) -> Result<(
         RawValue::Array(list) => {
             let one = |item: RawElement<'_>| match item.value() {
                 RawValue::Document(inner) => parse(inner, depth + 1),
-                _ => Err(Error::type_mismatch(format!(
+                _ => Err(mistyped(format!(
                     "$jsonSchema keyword 'items' requires that each element of the array is an object, but found a {}",
                     item.value().type_name()
                 ))),
@@ -348,7 +349,7 @@ fn items(schema: &mut Schema, element: RawElement<'_>, depth: usize) -> Result<(
 fn nested(element: RawElement<'_>, depth: usize) -> Result<Schema> {
     match element.value() {
         RawValue::Document(inner) => parse(inner, depth + 1),
-        _ => Err(Error::type_mismatch(format!(
+        _ => Err(mistyped(format!(
             "Nested schema for $jsonSchema property '{}' must be an object",
             element.name()
         ))),
@@ -369,7 +370,7 @@ fn properties(schema: &mut Schema, element: RawElement<'_>, depth: usize) -> Res
 fn pattern_properties(schema: &mut Schema, element: RawElement<'_>, depth: usize) -> Result<()> {
     for property in object(element)? {
         let RawValue::Document(inner) = property.value() else {
-            return Err(Error::type_mismatch(format!(
+            return Err(mistyped(format!(
                 "$jsonSchema keyword 'patternProperties' has property '{}' which is not an object",
                 property.name()
             )));
@@ -389,7 +390,7 @@ fn dependencies(schema: &mut Schema, element: RawElement<'_>, depth: usize) -> R
             RawValue::Document(inner) => Dependency::Fit(Box::new(parse(inner, depth + 1)?)),
             RawValue::Array(_) => Dependency::Fields(names(dependency)?),
             _ => {
-                return Err(Error::type_mismatch(format!(
+                return Err(mistyped(format!(
                     "Dependency for property '{name}' in $jsonSchema keyword 'dependencies' must be an object or an array"
                 )));
             }

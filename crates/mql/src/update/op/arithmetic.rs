@@ -1,5 +1,6 @@
 //! `$inc`, `$mul`, `$min`, `$max`, `$bit`.
 
+use mayfly_value::arguments::error::mistyped;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ impl Modifier for Arithmetic {
         };
         let name = self.operation.name();
         let number = Number::from_value(value).ok_or_else(|| {
-            Error::type_mismatch(format!(
+            mistyped(format!(
                 "Cannot apply {name} to a value of non-numeric type. {} has the field '{}' of non-numeric \
                  type {}",
                 target.document_name(),
@@ -78,7 +79,7 @@ fn arithmetic(
 ) -> Result<Box<dyn Modifier>> {
     let by = Number::from_value(operand.value).ok_or_else(|| {
         let shown = operand.shown();
-        Error::type_mismatch(format!("Cannot {verb} with non-numeric argument: {{{shown}}}"))
+        mistyped(format!("Cannot {verb} with non-numeric argument: {{{shown}}}"))
     })?;
     Ok(Box::new(Arithmetic { operation, by }))
 }

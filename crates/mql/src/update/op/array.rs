@@ -1,5 +1,6 @@
 //! `$addToSet` and `$pop`.
 
+use mayfly_value::arguments::error::mistyped;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
@@ -67,7 +68,7 @@ pub(super) fn add_to_set(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
 /// Parses the values of `$each`, which must be the only clause.
 fn each(operand: &Operand<'_>, value: RawValue<'_>) -> Result<Vec<ValueBuf>> {
     let RawValue::Array(items) = value else {
-        return Err(Error::type_mismatch(format!(
+        return Err(mistyped(format!(
             "The argument to $each in $addToSet must be an array but it was of type {}",
             value.type_name()
         )));
@@ -93,7 +94,7 @@ impl Modifier for Pop {
             None => return Ok(Change::Keep),
             Some(RawValue::Array(items)) => items,
             Some(other) => {
-                return Err(Error::type_mismatch(format!(
+                return Err(mistyped(format!(
                     "Path '{}' contains an element of non-array type '{}'",
                     target.path,
                     other.type_name()

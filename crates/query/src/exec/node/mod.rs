@@ -31,6 +31,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use mayfly_base::{Error, Result};
 use mayfly_storage::{Collection, Entry, FIRST_PAGE, MAX_PAGE, Snapshot};
 use mayfly_value::RawDoc;
+use mayfly_work::OpCtx;
 
 use super::tail::Tail;
 use crate::language::CanonicalQuery;
@@ -170,6 +171,15 @@ pub(super) trait Node: Send {
     /// # Errors
     /// Errors of the store, of the operation's deadline, and of files for the keys.
     fn collect_keys(&mut self, _: &Batch<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Moves buffered rows from memory to files. Nodes that buffer little ignore this.
+    ///
+    /// # Errors
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed without files; errors of files and of the
+    /// operation's deadline.
+    fn release(&mut self, _: &OpCtx) -> Result<()> {
         Ok(())
     }
 

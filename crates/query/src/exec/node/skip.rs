@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::Result;
+use mayfly_work::OpCtx;
 
 use super::{Batch, Counters, Node, Progress, Rows, ScanPosition};
 
@@ -48,6 +49,10 @@ impl Node for Skip {
 
     fn collect_keys(&mut self, batch: &Batch<'_>) -> Result<()> {
         self.input.collect_keys(batch)
+    }
+
+    fn release(&mut self, op: &OpCtx) -> Result<()> {
+        self.input.release(op)
     }
 
     fn go_back(&mut self, place: ScanPosition<'_>, (rows, keys): (u64, u64)) {
@@ -103,5 +108,9 @@ impl Node for Limit {
 
     fn collect_keys(&mut self, batch: &Batch<'_>) -> Result<()> {
         self.input.collect_keys(batch)
+    }
+
+    fn release(&mut self, op: &OpCtx) -> Result<()> {
+        self.input.release(op)
     }
 }

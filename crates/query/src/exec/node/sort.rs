@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::{Error, Result};
+use mayfly_work::OpCtx;
 
 use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::language::needed::Fields;
@@ -73,6 +74,10 @@ impl Node for Sort {
     fn counters(&self) -> Counters {
         let sort = self.sorted.as_ref().map(Sorted::stats).unwrap_or_default();
         Counters { sort, ..self.counters.clone() }
+    }
+
+    fn release(&mut self, op: &OpCtx) -> Result<()> {
+        self.sorted.as_mut().map_or(Ok(()), |sorted| sorted.spill(op))
     }
 
     fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {

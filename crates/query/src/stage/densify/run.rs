@@ -8,6 +8,7 @@ use mayfly_base::Result;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::get_plain;
 use mayfly_value::{DocBuf, RawDoc, RawValue, SortOrder, ValueBuf, compare_values};
+use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
 use super::range::{Bounds, Step};
@@ -294,6 +295,10 @@ impl Running for RunningDensify {
             let Partition { base, steps, fields } = partition;
             self.gap = Some(Gap { base, steps, end, partition: fields });
         }
+    }
+
+    fn release(&mut self, op: &OpCtx) -> Result<()> {
+        self.sorted.spill(op)
     }
 
     fn holds_back(&self) -> bool {

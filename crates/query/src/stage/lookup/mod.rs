@@ -24,7 +24,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::sub::SubPipeline;
 use super::unwind::Unwind;
-use super::{Effect, Reads, Running, Stage};
+use super::{Effect, Reads, Running, Stage, WantedDescription};
 pub(crate) use parse::parse;
 
 /// A parsed `$lookup`.
@@ -136,5 +136,9 @@ impl Stage for Lookup {
 
     fn collections(&self) -> Vec<Namespace> {
         self.sub.collections()
+    }
+
+    fn descriptions(&self) -> Vec<WantedDescription> {
+        self.sub.descriptions().to_vec()
     }
 }

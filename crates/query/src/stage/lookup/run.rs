@@ -155,6 +155,9 @@ impl RunningLookup {
     ) -> Result<()> {
         self.way = AccessPath::Query;
         let Some(fields) = &self.lookup.fields else { return Ok(()) };
+        if self.lookup.sub.describes() {
+            return Ok(());
+        }
         // Only the equality counts: an index that serves other conditions would not make the join
         // fast.
         let equality = equality_filter(&fields.foreign, values);

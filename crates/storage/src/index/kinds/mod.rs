@@ -26,6 +26,7 @@ pub mod sphere;
 pub mod text;
 pub mod wildcard;
 
+use mayfly_value::arguments::error::mistyped;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -341,7 +342,7 @@ pub(crate) fn fields_of_key(key: RawDoc<'_>) -> Vec<IndexField> {
 /// The error for an option of a wrong type.
 fn wrong_type(option: &str, value: RawValue<'_>, expected: &str) -> Error {
     let found = value.type_name();
-    Error::type_mismatch(format!("The field '{option}' must be {expected}, but got {found}"))
+    mistyped(format!("The field '{option}' must be {expected}, but got {found}"))
 }
 
 fn cannot_create(text: impl Into<String>) -> Error {

@@ -4,6 +4,7 @@
 //! An entry contains the number of the pair's cell in a grid. A document without pairs has no
 //! entry.
 
+use mayfly_value::arguments::error::mistyped;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -89,7 +90,7 @@ fn grid(raw: RawDoc<'_>) -> Result<Grid> {
         None => Ok(default),
         Some(value) => as_f64(value).ok_or_else(|| {
             let kind = value.type_name();
-            Error::type_mismatch(format!("The field '{name}' must be a number, but got {kind}"))
+            mistyped(format!("The field '{name}' must be a number, but got {kind}"))
         }),
     };
     let (bits, min, max) = (option("bits", 26.0)?, option("min", -180.0)?, option("max", 180.0)?);

@@ -7,6 +7,7 @@
 //! requested. A document without any indexed value has no entry; in a compound index it has one
 //! whose path and value are MinKey, so that scans of its other fields find it.
 
+use mayfly_value::arguments::error::mistyped;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -82,7 +83,7 @@ fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let mut requested = Requested::default();
     if let Some(projection) = raw.get("wildcardProjection") {
         let RawValue::Document(projection) = projection else {
-            return Err(Error::type_mismatch(format!(
+            return Err(mistyped(format!(
                 "The field 'wildcardProjection' must be a non-empty object, but got {}",
                 projection.type_name()
             )));

@@ -55,7 +55,10 @@ impl WriteUnit<'_> {
         let may_stay = self.collection.is_numbered() && self.state.capped.is_none();
         if let Some(timestamp) = old.logged_at.filter(is_referred).filter(|_| may_stay) {
             let collection = self.collection.id();
-            let record = RetiredRecord { timestamp, collection, record_key };
+            let bytes = old.document.as_bytes().len();
+            self.effects.retired.documents += 1;
+            self.effects.retired.bytes += bytes as i64;
+            let record = RetiredRecord { timestamp, collection, record_key, bytes };
             self.pending.retired.push(record, &mut |key, value| {
                 self.txn.put(Keyspace::Versions, key, value, Guard::Derived).map_err(from_kv)
             })?;
