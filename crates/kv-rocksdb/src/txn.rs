@@ -18,7 +18,7 @@ use crate::cursor::RocksCursor;
 use crate::health::read_failed;
 use crate::many::{BATCHED_KEYS, KeyGroup, Many, key_groups};
 use crate::ranges::visit_ranges;
-use crate::record_cache::{AsOf, CacheLookup};
+use crate::record_cache::{AsOf, CacheLookup, Place};
 use crate::retired::WORTH_LEARNING;
 use crate::store::{Store, StoreSnapshot};
 
@@ -30,6 +30,7 @@ pub(crate) const CAPS: Caps = Caps {
     max_txn_age_ms: u64::MAX,
     durable: true,
     clusters_records: false,
+    is_remote: false,
     late_inserts: false,
 };
 
@@ -145,6 +146,7 @@ impl RocksTxn {
     fn read_records(&self, keys: &[&[u8]], see: &mut EachValue<'_>) -> KvResult<()> {
         let (store, snapshot) = (&*self.store, self.snapshot());
         let (mut looks, mut missing) = (Vec::with_capacity(keys.len()), Vec::new());
+        let mut places: Vec<Option<Place>> = Vec::new();
         for group in key_groups(keys) {
             match group {
                 // Stepping through them costs no more, and leaves the cache to records that are
@@ -154,8 +156,13 @@ impl RocksTxn {
                     missing.extend(which);
                 }
                 KeyGroup::Run(which) | KeyGroup::Batch(which) => {
-                    for at in which {
-                        let look = store.records.lookup(keys[at], snapshot.as_of);
+                    places.clear();
+                    places.extend(keys[which.clone()].iter().map(|key| store.records.place(key)));
+                    places.iter().flatten().for_each(|place| store.records.touch(place));
+                    for (at, place) in which.zip(&places) {
+                        let look = place.map_or(CacheLookup::Missing(None), |place| {
+                            store.records.lookup_at(place, snapshot.as_of)
+                        });
                         if matches!(look, CacheLookup::Missing(_)) {
                             missing.push(at);
                         }

@@ -29,6 +29,7 @@ pub const NARROW_LIMITS: Caps = Caps {
     max_txn_age_ms: 5_000,
     durable: false,
     clusters_records: false,
+    is_remote: false,
     late_inserts: false,
 };
 
@@ -137,6 +138,7 @@ fn narrower(a: Caps, b: Caps) -> Caps {
         max_txn_age_ms: a.max_txn_age_ms.min(b.max_txn_age_ms),
         durable: a.durable,
         clusters_records: a.clusters_records || b.clusters_records,
+        is_remote: a.is_remote || b.is_remote,
         late_inserts: a.late_inserts || b.late_inserts,
     }
 }

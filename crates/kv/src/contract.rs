@@ -131,6 +131,8 @@ pub struct Caps {
     /// Whether saving a look-up by `_id` is worth more than storing records in insertion order:
     /// true where each look-up is a network round trip.
     pub clusters_records: bool,
+    /// Whether each call that reads is a round trip over a network.
+    pub is_remote: bool,
     /// Whether an insert of a present key may be refused only by the commit
     /// ([`InsertCheck::AtCommit`]): true where looking the key up is a network round trip.
     pub late_inserts: bool,

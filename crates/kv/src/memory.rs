@@ -30,6 +30,7 @@ const CAPS: Caps = Caps {
     max_txn_age_ms: u64::MAX,
     durable: false,
     clusters_records: false,
+    is_remote: false,
     late_inserts: false,
 };
 

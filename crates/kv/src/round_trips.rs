@@ -98,7 +98,7 @@ impl EngineWrapper for RoundTrips {
     }
 
     fn caps(&self) -> Caps {
-        Caps { late_inserts: true, ..self.inner.caps() }
+        Caps { is_remote: true, late_inserts: true, ..self.inner.caps() }
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {

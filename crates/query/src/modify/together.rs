@@ -5,6 +5,7 @@
 //! snapshot from before the unit, so such writes may share a unit only if none of them changes what
 //! another one finds. The caller ensures that.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -89,7 +90,27 @@ pub fn write_together(
         places.iter().filter(|place| matches!(place, RecordLocator::ById(_))).count() as u64;
     session.op.keys_examined.fetch_add(by_id, Ordering::Relaxed);
     session.op.docs_examined.fetch_add(by_id, Ordering::Relaxed);
+    let hinted = |place: &RecordLocator| match place {
+        RecordLocator::ById(id) => session.store.hinted(collection, id),
+        RecordLocator::Found(key) => Some(key.clone()),
+        RecordLocator::Nowhere => None,
+    };
+    let hinted: Vec<Option<RecordKey>> = places.iter().map(hinted).collect();
+    let known = RefCell::new(Vec::new());
     in_one_unit(session, collection, writes.len(), &|unit, at, room| {
+        if at == 0 {
+            unit.expect_ids(places.iter().zip(&hinted).filter_map(|(place, hint)| match place {
+                RecordLocator::ById(id) if hint.is_none() => Some(id),
+                _ => None,
+            }))?;
+            let key = |(place, hint): (&RecordLocator, &Option<RecordKey>)| match place {
+                RecordLocator::ById(id) if hint.is_none() => unit.located(id).cloned(),
+                _ => hint.clone(),
+            };
+            let keys = places.iter().zip(&hinted).map(key).map(Option::unwrap_or_default);
+            known.replace(keys.collect());
+        }
+        unit.expect_reads(&known.borrow(), at)?;
         let unit = &mut Unit { unit, session, collection, room };
         let written = match &writes[at].kind {
             WriteKind::Insert { document, bypass_validation } => {

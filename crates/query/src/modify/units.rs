@@ -91,7 +91,10 @@ pub(super) fn change_all<T>(
     while !rest.is_empty() {
         session.op.check()?;
         let front = &rest[..rest.len().min(UNIT_WRITES)];
-        let write = |unit: &mut WriteUnit<'_>, at: usize, room| change(unit, &front[at], room);
+        let write = |unit: &mut WriteUnit<'_>, at: usize, room| {
+            unit.expect_reads(front, at)?;
+            change(unit, &front[at], room)
+        };
         let count = match in_one_unit(session, collection, front.len(), &write)? {
             Some(outcomes) => {
                 let count = outcomes.len();

@@ -28,7 +28,7 @@ use crate::record::layout::{decode_retired, prefixed};
 /// A run of at least this many numbers is scanned instead of read one by one.
 const SCANNED: u64 = 4;
 /// The limits of what is read ahead in a run.
-const AHEAD_RECORDS: u64 = 128;
+const AHEAD_RECORDS: u64 = 256;
 const AHEAD_BYTES: usize = 1 << 20;
 
 /// Reads the documents of references in a reader's snapshot.

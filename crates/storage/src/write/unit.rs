@@ -25,10 +25,12 @@ use crate::oplog::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog, UpdateSty
 use crate::record::layout::{InLog, ObjectKey, RECORD_HEADER, encode_record};
 use crate::record::storable::{check_bytes, check_storable};
 use crate::record::{Moment, Record, StoredDocument};
+use ahead::ReadAhead;
 use fresh::FreshKeys;
 use identity::{checked_id, stored_id};
 use keys::long;
 
+mod ahead;
 mod duplicate;
 mod fresh;
 mod identity;
@@ -73,6 +75,7 @@ pub struct WriteUnit<'s> {
     pub(crate) archive_sink: Option<&'s dyn ArchiveSink>,
     scratch: Scratch,
     fresh: FreshKeys,
+    ahead: ReadAhead,
     pub(super) inserts: Inserts,
 }
 
@@ -123,6 +126,7 @@ impl<'s> WriteUnit<'s> {
             archive_sink: None,
             scratch: Scratch::default(),
             fresh: FreshKeys::default(),
+            ahead: ReadAhead::default(),
             inserts: Inserts::default(),
         }
     }
@@ -157,6 +161,7 @@ impl<'s> WriteUnit<'s> {
             archive_sink: self.archive_sink,
             scratch: std::mem::take(&mut self.scratch),
             fresh: FreshKeys::default(),
+            ahead: ReadAhead::default(),
             inserts: self.inserts,
         };
         let result = act(&mut unit);

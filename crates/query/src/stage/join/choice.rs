@@ -20,6 +20,8 @@ use crate::stage::StageContext;
 
 /// The cost that a table saves for each value.
 const LOOK_UP_SAVES: u64 = 8;
+/// The same if a look-up is two round trips over a network.
+const REMOTE_LOOK_UP_SAVES: u64 = 1000;
 /// The cost that a table saves for each document found by the index.
 const DOCUMENT_SAVES: u64 = 1;
 /// Fixed cost of reading the table.
@@ -31,6 +33,8 @@ const DOCUMENT_COSTS: u64 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     saved: u64,
+    /// Whether look-ups cross a network.
+    is_remote: bool,
     /// The cost of a table; `None` if it would not fit.
     cost: Option<u64>,
     /// Whether a table did not fit or cannot be built.
@@ -40,6 +44,7 @@ pub(crate) struct Choice {
 impl Choice {
     /// Prepares the choice before the first query of this collection.
     pub(crate) fn begin(&mut self, context: &StageContext<'_>, other: &Collection) {
+        self.is_remote = context.session.store.engine().caps().is_remote;
         let limits = context.settings.budget.limits();
         let room = limits.operation.saturating_sub(context.settings.budget.used());
         let room = limits.of(Operator::HashLookup).min(room) as u64;
@@ -57,7 +62,8 @@ impl Choice {
 
     /// Records an index look-up of `values` values that examined `documents` documents.
     pub(crate) fn record_lookup(&mut self, values: usize, documents: u64) {
-        let saved = values as u64 * LOOK_UP_SAVES + documents * DOCUMENT_SAVES;
+        let each = if self.is_remote { REMOTE_LOOK_UP_SAVES } else { LOOK_UP_SAVES };
+        let saved = values as u64 * each + documents * DOCUMENT_SAVES;
         self.saved = self.saved.saturating_add(saved);
     }
 
@@ -93,6 +99,16 @@ mod tests {
         assert_eq!(looks, 225);
         choice.refuse();
         assert!(!choice.is_table_due() && !choice.may_have_table());
+    }
+
+    #[test]
+    fn over_a_network_a_table_pays_soon() {
+        let cost = Some(TABLE_COSTS + 1000 * DOCUMENT_COSTS);
+        let mut choice = Choice { cost, is_remote: true, ..Choice::default() };
+        (0..2).for_each(|_| choice.record_lookup(1, 1));
+        assert!(!choice.is_table_due());
+        choice.record_lookup(1, 1);
+        assert!(choice.is_table_due());
     }
 
     #[test]

@@ -33,6 +33,7 @@ impl WriteUnit<'_> {
         let Some(index) = &self.state.id_index else { return Ok(()) };
         let collation = self.collection.collation().map(|collation| &**collation);
         let (id_key, bits) = id_key_in(id, collation);
+        self.ahead.take_located(&id_key);
         let entry = ObjectKey::new(index.id(), &id_key);
         let mut value = std::mem::take(&mut self.scratch.value);
         encode_unique_value(&mut value, record_key, bits.as_bytes());
@@ -78,7 +79,9 @@ impl WriteUnit<'_> {
     /// Removes the entry of the index on `_id`, if there is one.
     pub(super) fn remove_id(&mut self, id: RawValue<'_>) -> Result<()> {
         let Some(index) = &self.state.id_index else { return Ok(()) };
-        let entry = ObjectKey::new(index.id(), &self.collection.id_key(id));
+        let id_key = self.collection.id_key(id);
+        self.ahead.take_located(&id_key);
+        let entry = ObjectKey::new(index.id(), &id_key);
         self.txn.delete(Keyspace::Index, &entry, Guard::Checked).map_err(from_kv)
     }
 
@@ -88,6 +91,9 @@ impl WriteUnit<'_> {
     /// Errors of the engine.
     pub fn locate(&mut self, id_key: IdKey) -> Result<Option<RecordKey>> {
         let Some(index) = &self.state.id_index else { return Ok(Some(id_key)) };
+        if let Some(key) = self.ahead.take_located(&id_key) {
+            return Ok(Some(key));
+        }
         self.other_owner(&ObjectKey::new(index.id(), &id_key), &[])
     }
 
@@ -110,7 +116,7 @@ impl WriteUnit<'_> {
 }
 
 /// The record key in an entry of a unique index; empty for an unreadable entry.
-fn owner_of(value: &[u8]) -> &[u8] {
+pub(super) fn owner_of(value: &[u8]) -> &[u8] {
     decode_unique_value(value).map_or(&[][..], |(owner, _)| owner)
 }
 

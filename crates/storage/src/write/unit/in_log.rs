@@ -49,6 +49,7 @@ impl WriteUnit<'_> {
         key: &[u8],
         old: Record<'_>,
     ) -> Result<()> {
+        self.ahead.take(record_key);
         let is_referred = |timestamp: &u64| *timestamp > self.context.core.oplog.cut();
         // A capped collection reads from its oldest record on with each insert.
         let may_stay = self.collection.is_numbered() && self.state.capped.is_none();
@@ -75,6 +76,7 @@ impl WriteUnit<'_> {
         in_log: InLog,
         guard: Guard,
     ) -> Result<()> {
+        self.ahead.take(key.get(8..).unwrap_or_default());
         match in_log {
             InLog::Apart => self.txn.put(Keyspace::Record, key, value, guard),
             // The entry's timestamp is assigned at the commit.

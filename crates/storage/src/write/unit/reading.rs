@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::Result;
-use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit};
+use mayfly_base::{ErrorCode, Result};
+use mayfly_kv::{Direction, KeyRange, Keyspace, KvError, ScanEnd, ScanLimit};
 
 use super::WriteUnit;
 use crate::read::hidden_by;
@@ -67,6 +67,9 @@ impl WriteUnit<'_> {
 
     /// Reads a record under its lock, hidden or not.
     pub(crate) fn read_stored(&mut self, record_key: &[u8]) -> Result<Option<StoredDocument>> {
+        if let Some(stored) = self.ahead.take(record_key) {
+            return Ok(Some(stored));
+        }
         let key = ObjectKey::new(self.collection.id(), record_key);
         let mut found = Ok(None);
         self.txn
@@ -86,18 +89,31 @@ impl WriteUnit<'_> {
         &mut self,
         record_keys: &[&[u8]],
     ) -> Result<Vec<Option<StoredDocument>>> {
+        let found = self.read_many_locked(record_keys)?;
+        let found = found.ok_or_else(|| from_kv(KvError::Conflict))?;
+        if record_keys.len() > 1 {
+            self.pending.kept.expect_several();
+            let bytes = found.iter().flatten().map(|stored| stored.as_doc().as_bytes().len());
+            self.reserve(record_keys.len(), bytes.sum());
+        }
+        Ok(found)
+    }
+
+    /// As [`WriteUnit::read_many`]; `None` if another transaction has locked one of them.
+    pub(super) fn read_many_locked(
+        &mut self,
+        record_keys: &[&[u8]],
+    ) -> Result<Option<Vec<Option<StoredDocument>>>> {
         let id = self.collection.id();
         let keys: Vec<_> = record_keys.iter().map(|record_key| prefixed(id, record_key)).collect();
         let found = match Neighbours::of(record_keys) {
-            Some(neighbours) => self.read_neighbours(&keys, neighbours)?,
-            None => self.look_up_many(&keys)?,
+            Some(neighbours) => self.read_neighbours(&keys, neighbours),
+            None => self.look_up_many(&keys),
         };
-        if keys.len() > 1 {
-            self.pending.kept.expect_several();
-            let bytes = found.iter().flatten().map(|stored| stored.as_doc().as_bytes().len());
-            self.reserve(keys.len(), bytes.sum());
+        match found {
+            Err(error) if error.code() == ErrorCode::WriteConflict => Ok(None),
+            found => found.map(Some),
         }
-        Ok(found)
     }
 
     fn look_up_many(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<StoredDocument>>> {

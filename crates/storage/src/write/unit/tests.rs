@@ -39,6 +39,7 @@ fn fixtures() -> impl Iterator<Item = Fixture> {
                 seed,
                 conflict_probability: 0.02,
                 short_pages: true,
+                late_inserts: seed % 2 == 1,
                 ..ChaosOptions::default()
             };
             let engine = ChaosEngine::new(Arc::new(MemoryEngine::new()), chaos);
@@ -242,5 +243,77 @@ fn an_update_computes_the_keys_of_indexes_on_the_paths_of_its_operators_only() {
         let after = entries(&f);
         assert_eq!(after != before, computed, "{parts:?}");
         before = after;
+    }
+}
+
+/// Records that were read ahead are those of single reads, also after the unit has changed them.
+#[test]
+fn reads_ahead_show_what_the_unit_has_written() {
+    let with = |id: i32, n: i32| DocBuf::from_bson(&doc! { "_id": id, "n": n });
+    let n_of = |stored: Option<StoredDocument>| {
+        stored.and_then(|stored| match stored.as_doc().get("n") {
+            Some(RawValue::Int32(n)) => Some(n),
+            _ => None,
+        })
+    };
+    for f in fixtures() {
+        let all: Vec<DocBuf> = (0..60).map(|id| with(id, 0)).collect();
+        f.write(|unit| insert_together(unit, &all)).unwrap();
+        let mut keys: Vec<RecordKey> = (0..60).map(|id| f.key(id).unwrap()).collect();
+        // An unknown key, one without a record, and one that comes twice.
+        keys.push(Vec::new());
+        keys.push(b"nothing".to_vec());
+        keys.push(keys[59].clone());
+        let seen = f.write(|unit| {
+            let mut seen = Vec::new();
+            for (at, key) in keys.iter().enumerate() {
+                unit.expect_reads(&keys, at)?;
+                let before = if key.is_empty() { None } else { unit.read(key)? };
+                if let Some(before) = &before {
+                    let next = keys.get(at + 1).filter(|next| !next.is_empty());
+                    if at % 10 == 3
+                        && let Some(next) = next
+                        && let Some(later) = unit.read(next)?
+                    {
+                        unit.delete(next, &later)?;
+                    }
+                    let Some(RawValue::Int32(id)) = before.as_doc().get("_id") else { continue };
+                    let new = with(id, at as i32 + 1);
+                    unit.update(key, before, new.as_doc(), UpdateStyle::Replacement)?;
+                }
+                seen.push(n_of(before));
+            }
+            Ok(seen)
+        });
+        let mut expected: Vec<Option<i32>> =
+            (0..60).map(|at| (at % 10 != 4).then_some(0)).collect();
+        expected.extend([None, None, Some(60)]);
+        assert_eq!(seen.unwrap(), expected);
+        assert_eq!(f.count(), 54);
+    }
+}
+
+#[test]
+fn ids_that_are_looked_up_together_are_located() {
+    for f in fixtures() {
+        let all = documents(&(0..40).collect::<Vec<_>>());
+        f.write(|unit| insert_together(unit, &all)).unwrap();
+        let ids: Vec<_> = (0..50).map(|id| f.collection.id_key(RawValue::Int32(id))).collect();
+        let keys: Vec<_> = (0..40).map(|id| f.key(id)).collect();
+        let located = f.write(|unit| {
+            unit.expect_ids(ids.iter())?;
+            let gone = unit.locate(ids[7].clone())?.unwrap();
+            let stored = unit.read(&gone)?.unwrap();
+            unit.delete(&gone, &stored)?;
+            ids.iter().map(|id| unit.locate(id.clone())).collect::<Result<Vec<_>>>()
+        });
+        let located = located.unwrap();
+        if f.collection.is_numbered() {
+            assert_eq!(located[7], None, "it was deleted");
+            assert_eq!(located[40..], vec![None; 10]);
+        }
+        for (at, key) in keys.iter().enumerate().filter(|(at, _)| *at != 7) {
+            assert_eq!(located[at], *key);
+        }
     }
 }

@@ -18,7 +18,8 @@ pub(super) const SIZES_MB: [u64; 3] = [128, 256, 512];
 /// Clients at once, apart from idle connections.
 const CLIENTS: u64 = 6;
 const CONNECTIONS: usize = 200;
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Long, because deletions of a whole collection take long where files are hardly cached.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Codes of refusals for lack of memory or room, of an index build that another command ended, and
 /// of cursors and operations that were ended to get memory back.
 const REFUSED: &[i32] = &[43, 112, 146, 237, 276, 292, 14031];
