@@ -8,12 +8,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
-use mayfly_work::current;
 use parking_lot::Mutex;
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, FlushOptions, ReadOptions, Snapshot, WriteBatch,
@@ -22,6 +20,7 @@ use rocksdb::{
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 
+use crate::compactions::CompactionWatch;
 use crate::format::{self, Marker};
 use crate::group_sync::GroupSync;
 use crate::health::Health;
@@ -32,7 +31,7 @@ use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, SharedResources};
 use crate::record_cache::{AsOf, RecordCache};
 use crate::retired::RetiredRuns;
-use crate::room::{self, Admission, CompactionRoom, DiskState, Room};
+use crate::room::{self, Admission, DiskState, Room};
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
@@ -50,11 +49,7 @@ pub(crate) struct Store {
     pub(crate) deleted: [AtomicU64; 2],
     /// How many more calls flush even few deletions, because they are the end of a mass deletion.
     pub(crate) eager: [AtomicU8; 2],
-    /// The count of background errors at the last check, and the number of checks in a row that
-    /// found new ones.
-    seen_errors: AtomicU64,
-    failed_checks: AtomicU8,
-    stalls_writes: AtomicBool,
+    pub(crate) compactions: CompactionWatch,
     pub(crate) held: HeldFiles,
     /// Options for reads of the latest state.
     pub(crate) read_options: ReadOptions,
@@ -69,18 +64,8 @@ pub(crate) struct Store {
 const PROBE_FILES: usize = 16;
 const PROBE_BYTES: usize = 4 << 20;
 
-/// How often a commit checks whether compactions have finished: for two seconds in total.
-const MAX_STALL_POLLS: u32 = 1000;
-/// The interval between two of these checks.
-const STALL_POLL: Duration = Duration::from_millis(2);
-/// How often compactions may fail while a commit waits for them. RocksDB tries again every second.
-const FAILED_AGAIN: u64 = 1;
 /// Smallest size of memtables that are flushed to free the log.
 const WORTH_A_FLUSH: u64 = 2 << 20;
-/// Numbers of level-0 files at which RocksDB slows writes down, and at which it stops them: its
-/// defaults.
-const STALLING_FILES: (&str, &str) = ("20", "36");
-const NEVER_STALLING_FILES: (&str, &str) = ("100000", "100000");
 
 /// The state of the marks in the log: see `log_tail`.
 struct Marks {
@@ -186,9 +171,7 @@ impl Store {
             room,
             deleted: Default::default(),
             eager: Default::default(),
-            seen_errors: AtomicU64::new(0),
-            failed_checks: AtomicU8::new(0),
-            stalls_writes: AtomicBool::new(true),
+            compactions: CompactionWatch::default(),
             held: HeldFiles::default(),
             records: RecordCache::new(options::record_bytes(options)),
             retired: RetiredRuns::default(),
@@ -233,70 +216,9 @@ impl Store {
         Ok(())
     }
 
-    /// Notes whether compactions have room again after one has failed.
-    pub(crate) fn look_at_compactions(&self) {
-        if self.room.compactions_lack_room() && self.room.fits(self.compaction_bytes()) {
-            self.room.note_compactions(CompactionRoom::Enough);
-        }
-    }
-
-    /// Waits, for a limited time, while the compaction of level 0 would not fit on the disk.
-    ///
-    /// # Errors
-    /// [`KvError::Unavailable`] if a compaction failed meanwhile: if writes continued, files would
-    /// accumulate in level 0 until RocksDB stops all writes, also deletions.
-    fn let_compactions_go_first(&self) -> KvResult<()> {
-        if self.room.fits(self.compaction_bytes()) {
-            return Ok(());
-        }
-        let errors = self.background_errors();
-        let failed = current::wait(|| {
-            for _ in 0..MAX_STALL_POLLS {
-                std::thread::sleep(STALL_POLL);
-                if self.room.fits(self.compaction_bytes()) {
-                    return false;
-                }
-                if self.background_errors() > errors {
-                    return true;
-                }
-            }
-            false
-        });
-        if failed { Err(self.room.refuse_for_compactions()) } else { Ok(()) }
-    }
-
-    /// An estimate of the bytes that the compaction of level 0 writes.
-    fn compaction_bytes(&self) -> u64 {
-        let of_family = |keyspace| {
-            let text = self.db.property_value_cf(&self.family(keyspace), properties::LEVELSTATS);
-            level_0_and_base(&text.ok().flatten().unwrap_or_default())
-        };
-        Keyspace::ALL.map(of_family).iter().sum()
-    }
-
-    /// The number of failed flushes and compactions.
-    pub(crate) fn background_errors(&self) -> u64 {
-        let errors = self.db.property_int_value(properties::BACKGROUND_ERRORS);
-        errors.ok().flatten().unwrap_or(0)
-    }
-
-    /// Waits briefly for compactions that a commit must wait for. `errors` is the number of failed
-    /// ones when the wait began. Deletions do not wait for compactions that fail because the disk
-    /// is full, because only deletions make room.
-    pub(crate) fn wait_for_compactions(&self, errors: u64, buffer: &WriteBuffer) -> KvResult<()> {
-        let failed = self.background_errors().saturating_sub(errors);
-        if failed > 0 && !room::adds(buffer) && !self.room.fits(self.compaction_bytes()) {
-            self.room.note_compactions(CompactionRoom::Lacking);
-            self.stall_writes(false);
-        } else if failed > FAILED_AGAIN {
-            self.health.note_failed_compactions();
-            let text = "the disk is full: writes wait for compactions, which have no room";
-            return Err(KvError::Unavailable(text.to_owned()));
-        }
-        // The commit builds its batch again, and has to include the mark of the last sync again.
+    /// Makes the next batch include the mark of the last sync again.
+    pub(crate) fn repeat_mark(&self) {
         self.marks.marked.store(0, Ordering::Release);
-        current::wait(|| std::thread::sleep(STALL_POLL));
-        Ok(())
     }
 
     /// The folder for temporary files. Fails unless there is room for this many bytes.
@@ -349,21 +271,6 @@ impl Store {
         probe.is_ok()
     }
 
-    /// Whether compactions have failed since the last check. If they fail repeatedly, the store is
-    /// marked for reopening.
-    pub(crate) fn check_background_errors(&self) -> bool {
-        let errors = self.background_errors();
-        let fails = self.seen_errors.swap(errors, Ordering::Relaxed) < errors;
-        let looks = match fails {
-            true => self.failed_checks.fetch_add(1, Ordering::Relaxed),
-            false => self.failed_checks.swap(0, Ordering::Relaxed),
-        };
-        if fails && looks > 0 {
-            self.health.note_failed_compactions();
-        }
-        fails
-    }
-
     /// While the disk is nearly full: starts a flush, which frees the write-ahead log, and ensures
     /// that compactions have room and that deletions do not wait for them.
     pub(crate) fn make_room(&self) -> KvResult<()> {
@@ -388,23 +295,6 @@ impl Store {
         Ok(())
     }
 
-    /// Sets whether writes wait for compactions. They must not while only deletions give
-    /// compactions the room that they need.
-    pub(crate) fn stall_writes(&self, stall: bool) {
-        if self.stalls_writes.swap(stall, Ordering::Relaxed) == stall {
-            return;
-        }
-        let (slowdown, stop) = if stall { STALLING_FILES } else { NEVER_STALLING_FILES };
-        let options =
-            [("level0_slowdown_writes_trigger", slowdown), ("level0_stop_writes_trigger", stop)];
-        for keyspace in Keyspace::ALL {
-            if let Err(error) = self.db.set_options_cf(&self.family(keyspace), &options) {
-                self.stalls_writes.store(!stall, Ordering::Relaxed);
-                tracing::warn!(%error, "cannot change whether writes wait for compactions");
-            }
-        }
-    }
-
     /// Writes an empty log entry, to find out whether RocksDB has resumed after a full disk.
     fn probe(&self) -> KvResult<()> {
         let mut batch = WriteBatch::default();
@@ -414,22 +304,6 @@ impl Store {
             .map_err(|error| self.health.write_failed(&error))?;
         self.wrote();
         Ok(())
-    }
-}
-
-/// Bytes of level 0, and of the level that it is compacted into, from lines of level, files and
-/// megabytes.
-fn level_0_and_base(text: &str) -> u64 {
-    let mut levels = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let level = words.next()?.parse::<u32>().ok()?;
-        Some((level, words.nth(1)?.parse::<u64>().ok()? << 20))
-    });
-    match levels.next() {
-        Some((0, bytes @ 1..)) => {
-            bytes + levels.map(|(_, bytes)| bytes).find(|bytes| *bytes > 0).unwrap_or(0)
-        }
-        _ => 0,
     }
 }
 
@@ -483,19 +357,5 @@ impl StoreSnapshot {
             options.set_readahead_size(options::SMALL_READAHEAD);
         }
         options
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::level_0_and_base;
-
-    #[test]
-    fn the_compaction_of_level_0_is_estimated() {
-        let text =
-            "Level Files Size(MB)\n--------------------\n  0 FIRST\n  1 0 0\n  5 3 7\n  6 9 90\n";
-        let of = |first: &str| level_0_and_base(&text.replace("FIRST", first));
-        assert_eq!(of("4        12"), 19 << 20);
-        assert_eq!((of("0 0"), of("x"), level_0_and_base("")), (0, 0, 0));
     }
 }

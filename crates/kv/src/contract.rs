@@ -606,11 +606,9 @@ pub trait Engine: Send + Sync {
     }
 
     /// Keeps the engine's files as they are, so that another program can copy them: writes what is
-    /// buffered, begins no compaction, and deletes no file. Returns whether running compactions have
-    /// ended; the caller calls again until they have. Nobody may write until [`release_files`]
-    /// was called.
-    ///
-    /// [`release_files`]: Engine::release_files
+    /// buffered, begins no compaction, and deletes no file. Returns whether running compactions
+    /// have ended; the caller calls again until they have. The caller does not write until it has
+    /// called [`Engine::release_files`].
     ///
     /// # Errors
     /// Errors of the engine; the files must be released then, too.

@@ -50,20 +50,7 @@ pub fn merged_scan(
 ) -> KvResult<ScanEnd> {
     let mut pace = Pace { limit: request.limit, retired: RETIRED_STEPS, visit };
     if !own.touches(request.keyspace) {
-        while let Some((key, value)) = stored.entry()? {
-            if is_retired(request.keyspace, value) {
-                if pace.pass_retired().is_break() {
-                    return Ok(ScanEnd::More { last_key: key.to_vec() });
-                }
-                stored.advance_retired();
-                continue;
-            }
-            if pace.see(key, value).is_break() {
-                return Ok(ScanEnd::More { last_key: key.to_vec() });
-            }
-            stored.advance();
-        }
-        return Ok(ScanEnd::Exhausted);
+        return scan_without_own(stored, request.keyspace, pace);
     }
 
     let ordered = own.ordered(request.keyspace);
@@ -73,11 +60,10 @@ pub fn merged_scan(
             && is_retired(request.keyspace, value)
         {
             // Own writes before this key have not been visited, so the scan does not pause here.
-            let unvisited = writes.peek().is_some_and(|(own_key, _)| match request.direction {
-                Direction::Forward => *own_key <= key,
-                Direction::Backward => *own_key >= key,
-            });
-            if !unvisited && pace.pass_retired().is_break() {
+            let is_later = |own_key: &[u8]| is_after(own_key, key, request.direction);
+            if writes.peek().is_none_or(|(own_key, _)| is_later(own_key))
+                && pace.pass_retired().is_break()
+            {
                 return Ok(ScanEnd::More { last_key: key.to_vec() });
             }
             stored.advance_retired();
@@ -112,6 +98,36 @@ pub fn merged_scan(
         {
             return Ok(ScanEnd::More { last_key: key.to_vec() });
         }
+    }
+}
+
+/// As [`merged_scan`], where the transaction has written nothing.
+fn scan_without_own(
+    stored: &mut impl Cursor,
+    keyspace: Keyspace,
+    mut pace: Pace<'_, '_>,
+) -> KvResult<ScanEnd> {
+    while let Some((key, value)) = stored.entry()? {
+        if is_retired(keyspace, value) {
+            if pace.pass_retired().is_break() {
+                return Ok(ScanEnd::More { last_key: key.to_vec() });
+            }
+            stored.advance_retired();
+            continue;
+        }
+        if pace.see(key, value).is_break() {
+            return Ok(ScanEnd::More { last_key: key.to_vec() });
+        }
+        stored.advance();
+    }
+    Ok(ScanEnd::Exhausted)
+}
+
+/// Whether a scan in this direction comes to `a` after `b`.
+fn is_after(a: &[u8], b: &[u8], direction: Direction) -> bool {
+    match direction {
+        Direction::Forward => a > b,
+        Direction::Backward => a < b,
     }
 }
 

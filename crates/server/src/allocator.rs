@@ -1,5 +1,5 @@
-//! The global allocator: mimalloc for small objects and jemalloc for large ones, with a count of the
-//! allocated bytes ([`mayfly_work::memory`]), which costs a few instructions per call.
+//! The global allocator: mimalloc for small objects and jemalloc for large ones, with a count of
+//! the allocated bytes ([`mayfly_work::memory`]), which costs a few instructions per call.
 //!
 //! mimalloc puts objects of similar size into pages that belong to a thread, of up to 4 MiB for
 //! large objects. One object that is still in use keeps its page, so thirty threads that handled
