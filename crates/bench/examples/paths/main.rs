@@ -41,14 +41,16 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        [name, iterations] => match (path::find(name), iterations.parse()) {
-            (Some(path), Ok(iterations)) => {
-                run(path, iterations);
-                ExitCode::SUCCESS
+        [name, iterations] => {
+            match (path::ALL.iter().find(|path| path.name == name), iterations.parse()) {
+                (Some(path), Ok(iterations)) => {
+                    run(path, iterations);
+                    ExitCode::SUCCESS
+                }
+                (None, _) => complain(&format!("there is no path '{name}'")),
+                (_, Err(error)) => complain(&format!("'{iterations}' iterations: {error}")),
             }
-            (None, _) => complain(&format!("there is no path '{name}'")),
-            (_, Err(error)) => complain(&format!("'{iterations}' iterations: {error}")),
-        },
+        }
         _ => complain("usage: paths list | paths NAME ITERATIONS"),
     }
 }

@@ -63,11 +63,6 @@ const fn row(
     Path { name, title, iterations, units, prepare }
 }
 
-/// The path of this name.
-pub(crate) fn find(name: &str) -> Option<&'static Path> {
-    ALL.iter().find(|path| path.name == name)
-}
-
 fn ping(_: &mut Server, iterations: u32) -> Work {
     let messages = repeat(iterations, |_| message(&command("admin", "ping", 1, |_| {}), None));
     Work::Messages { messages, check: |_| {} }

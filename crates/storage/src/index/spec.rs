@@ -387,9 +387,9 @@ impl IndexSpec {
         out.finish()
     }
 
-    /// Whether the keys of a document may depend on the values at these paths. Only the names of the
-    /// first level are compared: no array is above them, whose positions a path can name or leave
-    /// out. Indexes of special kinds may read any path.
+    /// Whether the keys of a document may depend on the values at these paths. Only the names of
+    /// the first level are compared: no array is above them, whose positions a path can name or
+    /// leave out. Indexes of special kinds may read any path.
     pub(crate) fn reads(&self, paths: &[ChangedPath<'_>]) -> bool {
         let is_read = |path: &ChangedPath<'_>| {
             let name = path.parts.first().map(|name| &**name);

@@ -37,12 +37,10 @@ mod identity;
 mod in_log;
 mod keys;
 mod reading;
+mod room;
 
 pub(crate) use duplicate::duplicate_key;
 pub(crate) use keys::{covered_keys, note_multikey};
-
-/// The approximate size of a key, and of a document's part of the log entry.
-const KEY_BYTES: usize = 64;
 
 /// The context that a unit gets from its writer.
 #[derive(Clone, Copy)]
@@ -200,12 +198,6 @@ impl<'s> WriteUnit<'s> {
         if self.unvalidated { None } else { self.state.validation.as_deref() }
     }
 
-    /// Reserves memory for about this many documents, whose sizes add up to `bytes`.
-    pub fn reserve(&mut self, documents: usize, bytes: usize) {
-        let keys = documents * KEY_BYTES * (2 + self.state.indexes.len());
-        self.txn.reserve(bytes + keys);
-    }
-
     /// Leaves the rest of the unit out of the oplog, because it concerns this server only.
     pub fn leave_unlogged(&mut self) {
         self.unlogged = true;
@@ -271,8 +263,8 @@ impl<'s> WriteUnit<'s> {
         self.insert_under(record_key, document)
     }
 
-    /// Inserts a document with this `_id` under this record key, which is new, or which the unit has
-    /// looked up under its lock.
+    /// Inserts a document with this `_id` under this record key, which is new, or which the unit
+    /// has looked up under its lock.
     fn insert_as(
         &mut self,
         record_key: &[u8],
@@ -381,16 +373,6 @@ impl<'s> WriteUnit<'s> {
             self.effects.released.push(record_key.to_vec());
         }
         Ok(())
-    }
-
-    /// Reserves memory for an update: the new version, the log's entry, and a copy of the old
-    /// version if the log refers to it.
-    fn reserve_update(&mut self, before: Record<'_>, new: RawDoc<'_>, delta: Option<&DocBuf>) {
-        let kept = before.logged_at.map_or(0, |_| KEY_BYTES + before.document.as_bytes().len());
-        let logged = 4 * KEY_BYTES + delta.map_or(0, |delta| delta.as_bytes().len());
-        let keys = 2 * KEY_BYTES * self.state.indexes.len();
-        let record = KEY_BYTES + RECORD_HEADER + new.as_bytes().len();
-        self.txn.reserve(record + kept + logged + keys);
     }
 
     fn update_with(
