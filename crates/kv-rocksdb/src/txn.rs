@@ -155,7 +155,17 @@ impl RocksTxn {
                     looks.extend(which.clone().map(|_| CacheLookup::Missing(None)));
                     missing.extend(which);
                 }
-                KeyGroup::Run(which) | KeyGroup::Batch(which) => {
+                // Adjacent records share sets.
+                KeyGroup::Run(which) => {
+                    for at in which {
+                        let look = store.records.lookup(keys[at], snapshot.as_of);
+                        if matches!(look, CacheLookup::Missing(_)) {
+                            missing.push(at);
+                        }
+                        looks.push(look);
+                    }
+                }
+                KeyGroup::Batch(which) => {
                     places.clear();
                     places.extend(keys[which.clone()].iter().map(|key| store.records.place(key)));
                     places.iter().flatten().for_each(|place| store.records.touch(place));
