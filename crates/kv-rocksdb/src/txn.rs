@@ -142,8 +142,8 @@ impl RocksTxn {
         })
     }
 
-    /// Reads records, those missing in the cache from the engine.
-    fn read_records(&self, keys: &[&[u8]], see: &mut EachValue<'_>) -> KvResult<()> {
+    /// Looks records up in the cache. Returns the indexes of the missing ones, too.
+    fn look_up(&self, keys: &[&[u8]]) -> (Vec<CacheLookup>, Vec<usize>) {
         let (store, snapshot) = (&*self.store, self.snapshot());
         let (mut looks, mut missing) = (Vec::with_capacity(keys.len()), Vec::new());
         let mut places: Vec<Option<Place>> = Vec::new();
@@ -181,6 +181,13 @@ impl RocksTxn {
                 }
             }
         }
+        (looks, missing)
+    }
+
+    /// Reads records, those missing in the cache from the engine.
+    fn read_records(&self, keys: &[&[u8]], see: &mut EachValue<'_>) -> KvResult<()> {
+        let (store, snapshot) = (&*self.store, self.snapshot());
+        let (looks, missing) = self.look_up(keys);
         let mut next = 0;
         let mut show_found = |upto: usize, see: &mut EachValue<'_>| {
             while next < upto {

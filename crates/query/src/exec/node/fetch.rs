@@ -32,8 +32,13 @@ impl Fetch {
     }
 
     /// A fetch over an input that returns only keys.
-    pub(super) fn of_keys(input: Box<dyn Node>, is_exact: bool) -> Fetch {
-        Fetch { keys_only: true, is_exact, ..Fetch::new(input) }
+    pub(super) fn of_keys(input: Box<dyn Node>) -> Fetch {
+        Fetch { keys_only: true, ..Fetch::new(input) }
+    }
+
+    /// A fetch over an input that returns only keys, of results as far as it knows their values.
+    pub(super) fn of_results(input: Box<dyn Node>) -> Fetch {
+        Fetch { is_exact: true, ..Fetch::of_keys(input) }
     }
 }
 
@@ -69,7 +74,13 @@ impl Node for Fetch {
             let progress = self.input.run(batch, &mut |row| {
                 counters.examined += 1;
                 let full = match row.document {
-                    None => page.push(row, is_exact && row.entry.is_some()),
+                    None => {
+                        let full = page.push(row);
+                        if is_exact && row.entry.is_some() {
+                            page.note_match();
+                        }
+                        full
+                    }
                     Some(_) => true,
                 };
                 if full {
@@ -77,7 +88,7 @@ impl Node for Fetch {
                 }
                 match row.document {
                     Some(_) if last.is_some() => {
-                        page.push(&Row { place: None, ..*row }, false);
+                        page.push(&Row { place: None, ..*row });
                     }
                     Some(_) => {
                         counters.returned += 1;

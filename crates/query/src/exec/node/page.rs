@@ -123,9 +123,15 @@ impl Page {
         self.rows.iter_mut().for_each(|row| row.matches = false);
     }
 
-    /// Adds the key of a row, whose document is known to satisfy the filter if `matches` is true.
-    /// Returns true if the page is full.
-    pub(super) fn push(&mut self, row: &Row<'_>, matches: bool) -> bool {
+    /// Notes that the document of the last row is known to satisfy the filter in this batch.
+    pub(super) fn note_match(&mut self) {
+        if let Some(row) = self.rows.last_mut() {
+            row.matches = true;
+        }
+    }
+
+    /// Adds the key of a row. Returns true if the page is full.
+    pub(super) fn push(&mut self, row: &Row<'_>) -> bool {
         let Row { record: record_key, keys: examined, place, .. } = *row;
         if self.rows.is_empty() {
             self.keys.reserve(self.room);
@@ -139,7 +145,7 @@ impl Page {
             self.positions.extend_from_slice(place.position);
             (place.range, start..self.positions.len())
         });
-        self.rows.push(WaitingRow { examined, place, matches });
+        self.rows.push(WaitingRow { examined, place, matches: false });
         self.keys.len() >= self.room || self.positions.len() >= POSITION_BYTES
     }
 

@@ -62,7 +62,7 @@ impl Node for Search {
             batch.session.op.check()?;
             let mut taken = Vec::new();
             while let Some(found) = left.pop()? {
-                let full = page.push(&Row::key(&found.0, 0), false);
+                let full = page.push(&Row::key(&found.0, 0));
                 taken.push(found);
                 if full {
                     break;
