@@ -21,10 +21,10 @@
 //! Swept records of a dropped collection may stay until they are displaced: their keys are never
 //! requested again.
 //!
-//! A look-up mostly waits for memory: for its set, its entry, its value. A set begins with a byte for
-//! each of its entries, which excludes nearly all others, in the cache line of its lock. A reader of
-//! many records touches all of their sets first ([`RecordCache::touch`]), so that the processor
-//! fetches them at the same time; behind the first lock it would fetch one after the other.
+//! A look-up mostly waits for memory: for its set, its entry, its value. A set begins with a byte
+//! for each of its entries, which excludes nearly all others, in the cache line of its lock. A
+//! reader of many records touches all of their sets first ([`RecordCache::touch`]), so that the
+//! processor fetches them at the same time. Once it takes locks, it fetches one after the other.
 //!
 //! The cost for a write is less than a hundredth of its instructions. The cache pays off where
 //! records are scattered (YCSB E over hashed ids takes half the CPU, a tenth less for a look-up by

@@ -142,8 +142,8 @@ impl RocksTxn {
         })
     }
 
-    /// Reads records, those missing in the cache from the engine.
-    fn read_records(&self, keys: &[&[u8]], see: &mut EachValue<'_>) -> KvResult<()> {
+    /// Looks records up in the cache. Returns the indexes of the missing ones, too.
+    fn look_up(&self, keys: &[&[u8]]) -> (Vec<CacheLookup>, Vec<usize>) {
         let (store, snapshot) = (&*self.store, self.snapshot());
         let (mut looks, mut missing) = (Vec::with_capacity(keys.len()), Vec::new());
         let mut places: Vec<Option<Place>> = Vec::new();
@@ -155,7 +155,17 @@ impl RocksTxn {
                     looks.extend(which.clone().map(|_| CacheLookup::Missing(None)));
                     missing.extend(which);
                 }
-                KeyGroup::Run(which) | KeyGroup::Batch(which) => {
+                // Adjacent records share sets.
+                KeyGroup::Run(which) => {
+                    for at in which {
+                        let look = store.records.lookup(keys[at], snapshot.as_of);
+                        if matches!(look, CacheLookup::Missing(_)) {
+                            missing.push(at);
+                        }
+                        looks.push(look);
+                    }
+                }
+                KeyGroup::Batch(which) => {
                     places.clear();
                     places.extend(keys[which.clone()].iter().map(|key| store.records.place(key)));
                     places.iter().flatten().for_each(|place| store.records.touch(place));
@@ -171,6 +181,13 @@ impl RocksTxn {
                 }
             }
         }
+        (looks, missing)
+    }
+
+    /// Reads records, those missing in the cache from the engine.
+    fn read_records(&self, keys: &[&[u8]], see: &mut EachValue<'_>) -> KvResult<()> {
+        let (store, snapshot) = (&*self.store, self.snapshot());
+        let (looks, missing) = self.look_up(keys);
         let mut next = 0;
         let mut show_found = |upto: usize, see: &mut EachValue<'_>| {
             while next < upto {

@@ -17,101 +17,16 @@
 //! The contract is synchronous: an embedded engine answers in microseconds, and an engine across a
 //! network is called from sections that are allowed to block.
 
-use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(doc)]
+use crate::KvError;
 use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
-
-/// The fixed set of keyspaces. Objects of one kind share a keyspace; each key begins with its
-/// object's 8-byte id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Keyspace {
-    /// Documents.
-    Record = 0,
-    /// Index entries.
-    Index = 1,
-    /// The operation log.
-    Oplog = 2,
-    /// Collections, indexes, parameters, progress of background work.
-    Catalog = 3,
-    /// Sessions and retryable writes.
-    Session = 4,
-    /// Record versions that the operation log refers to and that are overwritten in `Record`, and
-    /// the names of retired records.
-    Versions = 5,
-}
-
-impl Keyspace {
-    /// All of them, by number.
-    pub const ALL: [Keyspace; 6] = [
-        Keyspace::Record,
-        Keyspace::Index,
-        Keyspace::Oplog,
-        Keyspace::Catalog,
-        Keyspace::Session,
-        Keyspace::Versions,
-    ];
-
-    /// The name of its column family or table.
-    pub fn name(self) -> &'static str {
-        match self {
-            Keyspace::Record => "record",
-            Keyspace::Index => "index",
-            Keyspace::Oplog => "oplog",
-            Keyspace::Catalog => "catalog",
-            Keyspace::Session => "session",
-            Keyspace::Versions => "kept",
-        }
-    }
-}
-
-/// An error, by the reaction that it requires of the caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KvError {
-    /// Another transaction wrote the same key; run the body again.
-    Conflict,
-    /// The snapshot is no longer available; run the body again.
-    TooOld,
-    /// A key, value or transaction exceeds [`Caps`].
-    TooLarge(String),
-    /// Nothing was applied; a retry may succeed later (disk full, connection lost).
-    Unavailable(String),
-    /// The commit may or may not have been applied.
-    CommitUnknown(String),
-    /// The deadline passed; nothing was applied.
-    Timeout,
-    /// An earlier durable write failed, or another owner took over; writing is refused until a
-    /// restart.
-    Fenced(String),
-    /// The call violates the contract.
-    Invalid(String),
-    /// The stored bytes are damaged; names the file where known.
-    Corrupt(String),
-}
-
-impl fmt::Display for KvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KvError::Conflict => f.write_str("write conflict"),
-            KvError::TooOld => f.write_str("snapshot too old"),
-            KvError::Timeout => f.write_str("deadline passed in the byte store"),
-            KvError::TooLarge(text) => write!(f, "too large: {text}"),
-            KvError::Unavailable(text) => write!(f, "unavailable: {text}"),
-            KvError::CommitUnknown(text) => write!(f, "commit outcome unknown: {text}"),
-            KvError::Fenced(text) => write!(f, "writes are refused: {text}"),
-            KvError::Invalid(text) => write!(f, "invalid use: {text}"),
-            KvError::Corrupt(text) => write!(f, "corrupt: {text}"),
-        }
-    }
-}
-
-impl std::error::Error for KvError {}
-
-/// The result of every call into an engine.
-pub type KvResult<T> = Result<T, KvError>;
+use crate::several::read_through;
+pub use crate::several::scan_each;
+use crate::{EngineStats, Keyspace, KvResult};
 
 /// The limits and properties of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -408,50 +323,6 @@ pub trait Txn: Send {
     fn commit(self: Box<Self>) -> KvResult<()>;
 }
 
-type ReadOne<'r> = dyn Fn(Keyspace, &[u8], &mut dyn FnMut(&[u8])) -> KvResult<bool> + 'r;
-
-/// Reads a key and the key that its value names with two reads.
-fn read_through(
-    read: &ReadOne<'_>,
-    (keyspace, key): (Keyspace, &[u8]),
-    named: &NamedKey<'_>,
-    see: &mut ThroughVisitor<'_>,
-) -> KvResult<bool> {
-    let mut first = Vec::new();
-    if !read(keyspace, key, &mut |value| first.extend_from_slice(value))? {
-        return Ok(false);
-    }
-    let found = match named.of(&first) {
-        Some(key) => read(named.keyspace, &key, &mut |second| see(&first, Some(second)))?,
-        None => false,
-    };
-    if !found {
-        see(&first, None);
-    }
-    Ok(true)
-}
-
-/// Visits the entries of several ranges with one scan for each, as [`Txn::scan_ranges`].
-///
-/// # Errors
-/// As [`Txn::scan`].
-pub fn scan_each(
-    txn: &(impl Txn + ?Sized),
-    keyspace: Keyspace,
-    ranges: &[KeyRange],
-    (direction, page): (Direction, usize),
-    visit: &mut RangesVisitor<'_>,
-) -> KvResult<(usize, ScanEnd)> {
-    for (at, range) in ranges.iter().enumerate() {
-        let visit = &mut |key: &[u8], value: &[u8]| visit(at, key, value);
-        let end = txn.scan(keyspace, range, direction, ScanLimit::page(page), visit)?;
-        if end != ScanEnd::Exhausted {
-            return Ok((at, end));
-        }
-    }
-    Ok((ranges.len().saturating_sub(1), ScanEnd::Exhausted))
-}
-
 /// A snapshot that outlives the transaction it was taken in, for any number of readers.
 ///
 /// It prevents the engine from reclaiming the versions it can see and keeps files open: drop it
@@ -490,36 +361,6 @@ pub enum SweepEnd {
     Done,
     /// There may be more; call it again.
     More,
-}
-
-/// Statistics for `serverStatus` and tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EngineStats {
-    /// Memory of caches and write buffers, in bytes.
-    pub memory_bytes: u64,
-    /// Files on disk, in bytes.
-    pub disk_bytes: u64,
-    /// Bytes written to files since start, compaction included.
-    pub written_bytes: u64,
-    /// Size of the write-ahead log's files, in bytes.
-    pub log_bytes: u64,
-    /// The state of the disk; `None` for engines without a disk of their own.
-    pub room: Option<RoomStats>,
-}
-
-/// The disk space of an engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RoomStats {
-    /// Size of the disk; 0 when unknown.
-    pub total_bytes: u64,
-    /// Bytes that this process may use, without the reserve.
-    pub free_bytes: u64,
-    /// Bytes reserved for deletions and for opening the store.
-    pub reserve_bytes: u64,
-    /// Whether only deletions are accepted.
-    pub nearly_full: bool,
-    /// How often the disk became nearly full since the start.
-    pub times_nearly_full: u64,
 }
 
 /// A transactional, ordered store of byte keys and values.

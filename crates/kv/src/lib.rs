@@ -10,19 +10,26 @@ pub mod chaos;
 pub mod conflict;
 pub mod conformance;
 pub mod contract;
+mod error;
 pub mod key_hash;
+mod keyspace;
 pub mod memory;
 mod range;
 pub mod round_trips;
 pub mod scan;
+mod several;
+mod stats;
 pub mod wrapper;
 pub mod write_buffer;
 
 pub use chaos::{ChaosEngine, ChaosOptions};
 pub use contract::*;
+pub use error::{KvError, KvResult};
+pub use keyspace::Keyspace;
 pub use memory::MemoryEngine;
 pub use range::{
     Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanEnd, ScanLimit, next_page, prefix_end,
 };
 pub use round_trips::{RoundTripCounter, RoundTrips};
+pub use stats::{EngineStats, RoomStats};
 pub use wrapper::EngineWrapper;

@@ -13,8 +13,7 @@
 //! | holding a snapshot, clearing a part of a range, finishing a load | one |
 //!
 //! A scan ends where the visitor breaks off or where the limit is reached; the rows of its last
-//! page that the visitor did not see were read in vain. [`ScanLimit::page`](crate::ScanLimit) is the
-//! size of the first page.
+//! page that the visitor did not see were read in vain. The limit has the size of the first page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, InsertCheck, Txn};
+use mayfly_kv::{Guard, Txn};
 use mayfly_value::{ChangedPath, DocBuf, RawDoc, RawValue};
 
 use super::archive::ArchiveSink;
@@ -40,6 +40,7 @@ mod reading;
 mod room;
 
 pub(crate) use duplicate::duplicate_key;
+pub(crate) use identity::Inserts;
 pub(crate) use keys::{covered_keys, note_multikey};
 
 /// The context that a unit gets from its writer.
@@ -75,20 +76,6 @@ pub struct WriteUnit<'s> {
     fresh: FreshKeys,
     ahead: ReadAhead,
     pub(super) inserts: Inserts,
-}
-
-/// How a unit adds entries to unique indexes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Inserts {
-    /// Whether the commit may find out that a key was taken. The engine must allow it, and the unit
-    /// must be run again after a conflict.
-    pub(crate) are_late: bool,
-}
-
-impl Inserts {
-    fn check(self) -> InsertCheck {
-        if self.are_late { InsertCheck::AtCommit } else { InsertCheck::AtOnce }
-    }
 }
 
 /// Buffers that are reused for each document.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use mayfly_base::Result;
 
 use super::key_list::KeyCollector;
-use super::page::Page;
+use super::page::{Page, Shown};
 use super::{Batch, Counters, Node, Nothing, Progress, Row, Rows};
 use crate::language::metadata::Metadata;
 
@@ -17,6 +17,9 @@ pub(super) struct Fetch {
     input_over: bool,
     /// Whether the input returns only keys.
     keys_only: bool,
+    /// Whether every entry that the input returns is of a result, as long as it determines the
+    /// values of its document.
+    is_exact: bool,
     counters: Counters,
 }
 
@@ -24,12 +27,18 @@ impl Fetch {
     /// A fetch over an input that may return keys or documents.
     pub(super) fn new(input: Box<dyn Node>) -> Fetch {
         let counters = Counters::default();
-        Fetch { input, page: None, input_over: false, keys_only: false, counters }
+        let (keys_only, is_exact) = (false, false);
+        Fetch { input, page: None, input_over: false, keys_only, is_exact, counters }
     }
 
     /// A fetch over an input that returns only keys.
     pub(super) fn of_keys(input: Box<dyn Node>) -> Fetch {
         Fetch { keys_only: true, ..Fetch::new(input) }
+    }
+
+    /// A fetch over an input that returns only keys, of results as far as it knows their values.
+    pub(super) fn of_results(input: Box<dyn Node>) -> Fetch {
+        Fetch { is_exact: true, ..Fetch::of_keys(input) }
     }
 }
 
@@ -41,9 +50,9 @@ fn show(
     counters: &mut Counters,
     rows: &mut Rows<'_>,
 ) -> Result<Option<usize>> {
-    page.show(batch, &mut |_, record, document| {
+    page.show(batch, &mut |Shown { record, document, matches, .. }| {
         counters.documents += 1;
-        if !batch.matches(document)? {
+        if !matches && !batch.matches(document)? {
             return Ok(None);
         }
         counters.returned += 1;
@@ -54,7 +63,7 @@ fn show(
 impl Node for Fetch {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let page = self.page.get_or_insert_with(|| Page::new(batch.collection));
-        let counters = &mut self.counters;
+        let (counters, is_exact) = (&mut self.counters, self.is_exact);
         page.begin(batch);
         let (waiting, keys) = page.waiting();
         batch.count(keys, 0);
@@ -65,7 +74,13 @@ impl Node for Fetch {
             let progress = self.input.run(batch, &mut |row| {
                 counters.examined += 1;
                 let full = match row.document {
-                    None => page.push(row.record, row.keys, row.place),
+                    None => {
+                        let full = page.push(row);
+                        if is_exact && row.entry.is_some() {
+                            page.note_match();
+                        }
+                        full
+                    }
                     Some(_) => true,
                 };
                 if full {
@@ -73,7 +88,7 @@ impl Node for Fetch {
                 }
                 match row.document {
                     Some(_) if last.is_some() => {
-                        page.push(row.record, row.keys, None);
+                        page.push(&Row { place: None, ..*row });
                     }
                     Some(_) => {
                         counters.returned += 1;

@@ -420,6 +420,7 @@ fn started(
             let documents = |node: &Plan| matches!(node, Plan::Near(_) | Plan::Text(_));
             match input.any(&mut |node| documents(node)) {
                 true => Box::new(fetch::Fetch::new(below(input))),
+                false if input.is_exact() => Box::new(fetch::Fetch::of_results(below(input))),
                 false => Box::new(fetch::Fetch::of_keys(below(input))),
             }
         }

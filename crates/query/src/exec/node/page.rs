@@ -12,7 +12,7 @@ use mayfly_base::Result;
 use mayfly_storage::{Collection, RecordKeys, Store};
 use mayfly_value::RawDoc;
 
-use super::{Batch, Node, ScanPosition};
+use super::{Batch, Node, Row, ScanPosition};
 
 /// Keys of the first page if the number of requested documents is unknown; each later page has
 /// [`GROWTH`] times as many.
@@ -27,10 +27,19 @@ const CHUNK_DOCUMENTS: u64 = 16;
 /// Approximate limit on the bytes of a page's documents, by the sizes seen so far.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Visits the documents of a page: the index of the key, the key, the document. Returns `None` if
-/// the document does not satisfy the filter.
-pub(super) type PageVisitor<'v> =
-    dyn FnMut(usize, &[u8], RawDoc<'_>) -> Result<Option<ControlFlow<()>>> + 'v;
+/// A document of a page.
+pub(super) struct Shown<'d> {
+    /// The index of its key in the page.
+    pub(super) at: usize,
+    /// The key of its record.
+    pub(super) record: &'d [u8],
+    pub(super) document: RawDoc<'d>,
+    /// Whether it is known to satisfy the filter.
+    pub(super) matches: bool,
+}
+
+/// Visits the documents of a page. Returns `None` if the document does not satisfy the filter.
+pub(super) type PageVisitor<'v> = dyn FnMut(Shown<'_>) -> Result<Option<ControlFlow<()>>> + 'v;
 
 /// Determines how many keys a page takes.
 #[derive(Debug)]
@@ -94,6 +103,8 @@ struct WaitingRow {
     examined: u64,
     /// The position of the scan: the range, and the slice of `positions`.
     place: Option<(usize, Range<usize>)>,
+    /// Whether the document satisfies the filter according to an entry in this batch's snapshot.
+    matches: bool,
 }
 
 impl Page {
@@ -108,15 +119,20 @@ impl Page {
         self.size.begin(batch.requested.get());
         self.size.expect(batch.session.store, batch.collection);
         self.room = self.size.keys();
+        // The documents may have changed since.
+        self.rows.iter_mut().for_each(|row| row.matches = false);
     }
 
-    /// Adds a key. Returns true if the page is full.
-    pub(super) fn push(
-        &mut self,
-        record_key: &[u8],
-        examined: u64,
-        place: Option<ScanPosition<'_>>,
-    ) -> bool {
+    /// Notes that the document of the last row is known to satisfy the filter in this batch.
+    pub(super) fn note_match(&mut self) {
+        if let Some(row) = self.rows.last_mut() {
+            row.matches = true;
+        }
+    }
+
+    /// Adds the key of a row. Returns true if the page is full.
+    pub(super) fn push(&mut self, row: &Row<'_>) -> bool {
+        let Row { record: record_key, keys: examined, place, .. } = *row;
         if self.rows.is_empty() {
             self.keys.reserve(self.room);
             self.rows.reserve(self.room);
@@ -129,7 +145,7 @@ impl Page {
             self.positions.extend_from_slice(place.position);
             (place.range, start..self.positions.len())
         });
-        self.rows.push(WaitingRow { examined, place });
+        self.rows.push(WaitingRow { examined, place, matches: false });
         self.keys.len() >= self.room || self.positions.len() >= POSITION_BYTES
     }
 
@@ -160,7 +176,7 @@ impl Page {
         if self.keys.is_empty() {
             return Ok(None);
         }
-        let (keys, size) = (&self.keys, &mut self.size);
+        let (keys, size, waiting) = (&self.keys, &mut self.size, &self.rows);
         let (mut shown, mut bytes, mut stopped) = (0u64, 0, None);
         batch.snapshot()?.records(batch.collection, keys, &mut |at, document| {
             shown += 1;
@@ -168,7 +184,9 @@ impl Page {
                 batch.session.op.check()?;
             }
             bytes += document.as_bytes().len();
-            match see(at, keys.get(at).unwrap_or_default(), document)? {
+            let matches = waiting.get(at).is_some_and(|row| row.matches);
+            let record = keys.get(at).unwrap_or_default();
+            match see(Shown { at, record, document, matches })? {
                 None => size.rejected += 1,
                 Some(ControlFlow::Continue(())) => size.matched += 1,
                 Some(ControlFlow::Break(())) => {

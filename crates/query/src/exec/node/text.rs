@@ -15,7 +15,7 @@ use mayfly_value::{DocBuilder, Number, RawDoc, SortOrder};
 use mayfly_work::OpCtx;
 use mayfly_work::spill::Operator;
 
-use super::page::Page;
+use super::page::{Page, Shown};
 use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
 use crate::language::CanonicalQuery;
 use crate::language::metadata::{Metadata, TEXT_SCORE};
@@ -62,13 +62,13 @@ impl Node for Search {
             batch.session.op.check()?;
             let mut taken = Vec::new();
             while let Some(found) = left.pop()? {
-                let full = page.push(&found.0, 0, None);
+                let full = page.push(&Row::key(&found.0, 0));
                 taken.push(found);
                 if full {
                     break;
                 }
             }
-            let last = page.show(batch, &mut |at, key, document| {
+            let last = page.show(batch, &mut |Shown { at, record: key, document, .. }| {
                 counters.documents += 1;
                 let matches = matcher.matches(document);
                 if !matches.map_err(|error| batch.failures.named(error))? {

@@ -1,7 +1,7 @@
 //! The `_id` of a document: its entry in the index on `_id`, and the check for duplicates.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::{Guard, Keyspace};
+use mayfly_kv::{Guard, InsertCheck, Keyspace};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::WriteUnit;
@@ -9,6 +9,20 @@ use super::duplicate::duplicate;
 use crate::record::error::from_kv;
 use crate::record::layout::{ObjectKey, decode_unique_value, encode_unique_value, id_key_in};
 use crate::record::{IdKey, RecordKey};
+
+/// How a unit adds entries to unique indexes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Inserts {
+    /// Whether the commit may find out that a key was taken. The engine must allow it, and the unit
+    /// must be run again after a conflict.
+    pub(crate) are_late: bool,
+}
+
+impl Inserts {
+    fn check(self) -> InsertCheck {
+        if self.are_late { InsertCheck::AtCommit } else { InsertCheck::AtOnce }
+    }
+}
 
 impl WriteUnit<'_> {
     /// Refuses a record key that has a visible record.

@@ -1,0 +1,48 @@
+//! The errors of engines.
+
+use std::fmt;
+
+/// An error, by the reaction that it requires of the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KvError {
+    /// Another transaction wrote the same key; run the body again.
+    Conflict,
+    /// The snapshot is no longer available; run the body again.
+    TooOld,
+    /// A key, value or transaction exceeds [`Caps`].
+    TooLarge(String),
+    /// Nothing was applied; a retry may succeed later (disk full, connection lost).
+    Unavailable(String),
+    /// The commit may or may not have been applied.
+    CommitUnknown(String),
+    /// The deadline passed; nothing was applied.
+    Timeout,
+    /// An earlier durable write failed, or another owner took over; writing is refused until a
+    /// restart.
+    Fenced(String),
+    /// The call violates the contract.
+    Invalid(String),
+    /// The stored bytes are damaged; names the file where known.
+    Corrupt(String),
+}
+
+impl fmt::Display for KvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KvError::Conflict => f.write_str("write conflict"),
+            KvError::TooOld => f.write_str("snapshot too old"),
+            KvError::Timeout => f.write_str("deadline passed in the byte store"),
+            KvError::TooLarge(text) => write!(f, "too large: {text}"),
+            KvError::Unavailable(text) => write!(f, "unavailable: {text}"),
+            KvError::CommitUnknown(text) => write!(f, "commit outcome unknown: {text}"),
+            KvError::Fenced(text) => write!(f, "writes are refused: {text}"),
+            KvError::Invalid(text) => write!(f, "invalid use: {text}"),
+            KvError::Corrupt(text) => write!(f, "corrupt: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for KvError {}
+
+/// The result of every call into an engine.
+pub type KvResult<T> = Result<T, KvError>;

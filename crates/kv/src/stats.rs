@@ -1,0 +1,31 @@
+//! Statistics of engines.
+
+/// Statistics for `serverStatus` and tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EngineStats {
+    /// Memory of caches and write buffers, in bytes.
+    pub memory_bytes: u64,
+    /// Files on disk, in bytes.
+    pub disk_bytes: u64,
+    /// Bytes written to files since start, compaction included.
+    pub written_bytes: u64,
+    /// Size of the write-ahead log's files, in bytes.
+    pub log_bytes: u64,
+    /// The state of the disk; `None` for engines without a disk of their own.
+    pub room: Option<RoomStats>,
+}
+
+/// The disk space of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoomStats {
+    /// Size of the disk; 0 when unknown.
+    pub total_bytes: u64,
+    /// Bytes that this process may use, without the reserve.
+    pub free_bytes: u64,
+    /// Bytes reserved for deletions and for opening the store.
+    pub reserve_bytes: u64,
+    /// Whether only deletions are accepted.
+    pub nearly_full: bool,
+    /// How often the disk became nearly full since the start.
+    pub times_nearly_full: u64,
+}
