@@ -6,8 +6,8 @@ use mayfly_base::Result;
 use mayfly_value::RawDoc;
 
 use super::WriteUnit;
-use crate::oplog::ExpiredBy;
 use crate::catalog::Policy;
+use crate::oplog::ExpiredBy;
 use crate::record::StoredDocument;
 
 impl WriteUnit<'_> {
