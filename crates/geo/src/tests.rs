@@ -282,11 +282,14 @@ proptest! {
             let area = |geometry: &Geometry| Area::Shape(geometry.shape().unwrap().clone());
             let (a, b) = (area(&one), area(&two));
             let (contains, meets) = (a.contains(&two), a.meets(&two));
-            for point in points {
-                let point = Geometry::of_pair(point);
+            for pair in points {
+                let point = Geometry::of_pair(pair);
                 let (in_a, in_b) = (a.contains(&point), b.contains(&point));
                 prop_assert!(!(contains && in_b && !in_a));
-                prop_assert!(meets || !(in_a && in_b));
+                // A pole is on the borders of all squares that reach it, and polygons that share
+                // only a point of their borders do not meet.
+                let is_pole = pair.y.abs() == 90.0;
+                prop_assert!(meets || is_pole || !(in_a && in_b));
             }
         }
     }

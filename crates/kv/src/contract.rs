@@ -114,10 +114,16 @@ pub struct NamedKey<'k> {
     pub part: Range<usize>,
 }
 
+/// Bytes that are stored without an allocation if they are as short as the entries of indexes on
+/// `_id` and the keys of records.
+pub type ShortBytes = smallvec::SmallVec<[u8; 32]>;
+
 impl NamedKey<'_> {
     /// The key that this value names; `None` if the value is too short.
-    pub fn of(&self, value: &[u8]) -> Option<Vec<u8>> {
-        Some([self.prefix, value.get(self.part.clone())?].concat())
+    pub fn of(&self, value: &[u8]) -> Option<ShortBytes> {
+        let mut key = ShortBytes::from_slice(self.prefix);
+        key.extend_from_slice(value.get(self.part.clone())?);
+        Some(key)
     }
 }
 

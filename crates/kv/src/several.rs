@@ -1,7 +1,7 @@
 //! Calls that read several keys or ranges, as several calls that read one: for engines that gain
 //! nothing from the former.
 
-use crate::contract::{NamedKey, RangesVisitor, ThroughVisitor, Txn};
+use crate::contract::{NamedKey, RangesVisitor, ShortBytes, ThroughVisitor, Txn};
 use crate::{Direction, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit};
 
 pub(crate) type ReadOne<'r> = dyn Fn(Keyspace, &[u8], &mut dyn FnMut(&[u8])) -> KvResult<bool> + 'r;
@@ -13,7 +13,7 @@ pub(crate) fn read_through(
     named: &NamedKey<'_>,
     see: &mut ThroughVisitor<'_>,
 ) -> KvResult<bool> {
-    let mut first = Vec::new();
+    let mut first = ShortBytes::new();
     if !read(keyspace, key, &mut |value| first.extend_from_slice(value))? {
         return Ok(false);
     }

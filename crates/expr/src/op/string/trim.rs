@@ -15,6 +15,25 @@ pub(in crate::op) const ROWS: &[OpRow] = &[
     own("$rtrim", "4.0", "The string without characters at the end.", parse),
 ];
 
+/// A string of at most this length is searched for each character of the input. A longer one is
+/// made into a set first, because the time of the searches would be the product of both lengths.
+const FEW_BYTES: usize = 64;
+
+/// A set of characters: one bit for each code point.
+struct CharacterSet(Vec<u64>);
+
+impl CharacterSet {
+    fn of(text: &str) -> CharacterSet {
+        let mut bits = vec![0; char::MAX as usize / 64 + 1];
+        text.chars().for_each(|letter| bits[letter as usize / 64] |= 1 << (letter as usize % 64));
+        CharacterSet(bits)
+    }
+
+    fn contains(&self, letter: char) -> bool {
+        self.0[letter as usize / 64] >> (letter as usize % 64) & 1 == 1
+    }
+}
+
 /// The characters removed by default.
 fn is_space(letter: char) -> bool {
     matches!(letter, '\0' | '\t'..='\r' | ' ' | '\u{A0}' | '\u{1680}' | '\u{2000}'..='\u{200A}')
@@ -69,7 +88,13 @@ fn trim<'a>(
     }
     let chars = arguments[1].evaluate(frame)?;
     match chars.or_undefined() {
-        RawValue::String(chars) => goes(&|letter| chars.contains(letter)),
+        RawValue::String(chars) if chars.len() <= FEW_BYTES => {
+            goes(&|letter| chars.contains(letter))
+        }
+        RawValue::String(chars) => {
+            let set = CharacterSet::of(chars);
+            goes(&|letter| set.contains(letter))
+        }
         RawValue::Null | RawValue::Undefined => Ok(Value::NULL),
         other => {
             let (shown, found) = (ShellValue(other), chars.type_name());
