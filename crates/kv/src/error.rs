@@ -9,7 +9,7 @@ pub enum KvError {
     Conflict,
     /// The snapshot is no longer available; run the body again.
     TooOld,
-    /// A key, value or transaction exceeds [`Caps`].
+    /// A key, value or transaction exceeds [`Caps`](crate::Caps).
     TooLarge(String),
     /// Nothing was applied; a retry may succeed later (disk full, connection lost).
     Unavailable(String),
