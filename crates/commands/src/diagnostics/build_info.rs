@@ -1,4 +1,5 @@
-//! `buildInfo`: the version that clients check, and this server's own version. It needs a login.
+//! `buildInfo`: the version that clients check, and this server's own version. Unlike in MongoDB
+//! 8.2 it needs no login, because drivers such as Java 3.x ask for it before they log in.
 
 use mayfly_base::{Result, limits};
 use mayfly_value::{DocBuilder, RawDoc};
@@ -15,7 +16,7 @@ const VERSION_PARTS: [i32; 4] = [8, 2, 0, 0];
 pub(crate) const ROW: Command = Command::new("buildInfo", "Returns version and build", run)
     .needs(Needs::Nothing)
     .aliases(&["buildinfo"])
-    .flags(RowFlags::LENIENT)
+    .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT))
     .in_transaction(InTransaction::Informational);
 
 fn run(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {

@@ -63,6 +63,7 @@ fn before_a_login_nothing_but_the_handshake_runs() {
     let known = [
         "_isSelf",
         "authenticate",
+        "buildInfo",
         "connectionStatus",
         "endSessions",
         "hello",

@@ -245,7 +245,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "hello": 1 }, EVERYBODY),
         ("admin", doc! { "isMaster": 1 }, EVERYBODY),
         ("admin", doc! { "ping": 1 }, EVERYBODY),
-        ("admin", doc! { "buildInfo": 1 }, USERS),
+        ("admin", doc! { "buildInfo": 1 }, EVERYBODY),
         ("admin", doc! { "connectionStatus": 1 }, EVERYBODY),
         ("admin", doc! { "listCommands": 1 }, EVERYBODY),
         ("admin", doc! { "isdbgrid": 1 }, EVERYBODY),
