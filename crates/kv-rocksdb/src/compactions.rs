@@ -92,10 +92,13 @@ impl Store {
 
     /// Waits briefly for compactions that a commit must wait for. `errors` is the number of failed
     /// ones when the wait began. Deletions do not wait for compactions that fail because the disk
-    /// is full, because only deletions make room.
+    /// is full, because only deletions make room. If they have to wait all the same, for a flush
+    /// that fails, the store is reopened, as it is for other commits.
     pub(crate) fn wait_for_compactions(&self, errors: u64, buffer: &WriteBuffer) -> KvResult<()> {
         let failed = self.background_errors().saturating_sub(errors);
-        if failed > 0 && !room::adds(buffer) && !self.room.fits(self.compaction_bytes()) {
+        let may_pass =
+            self.compactions.stalls_writes.load(Ordering::Relaxed) && !room::adds(buffer);
+        if failed > 0 && may_pass && !self.room.fits(self.compaction_bytes()) {
             self.room.note_compactions(CompactionRoom::Lacking);
             self.stall_writes(false);
         } else if failed > FAILED_AGAIN {
