@@ -46,6 +46,8 @@ pub struct ChaosOptions {
     pub short_pages: bool,
     /// Reported as [`Caps::clusters_records`].
     pub clusters_records: bool,
+    /// Reported as [`Caps::is_remote`].
+    pub is_remote: bool,
     /// Whether only the commit refuses inserts of present keys, where the caller allows it.
     pub late_inserts: bool,
     /// Limits enforced in addition to the engine's own: sizes as `TooLarge`, age as `TooOld`.
@@ -91,7 +93,8 @@ impl EngineWrapper for ChaosEngine {
         let (caps, options) = (self.inner.caps(), *self.options.lock());
         let clusters_records = caps.clusters_records || options.clusters_records;
         let late_inserts = caps.late_inserts || options.late_inserts;
-        let caps = Caps { clusters_records, late_inserts, ..caps };
+        let is_remote = caps.is_remote || options.is_remote;
+        let caps = Caps { clusters_records, is_remote, late_inserts, ..caps };
         options.limits.map_or(caps, |limits| narrower(caps, limits))
     }
 

@@ -17,12 +17,13 @@
 //! The contract is synchronous: an embedded engine answers in microseconds, and an engine across a
 //! network is called from sections that are allowed to block.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(doc)]
 use crate::KvError;
+pub use crate::named_key::{NamedKey, ShortBytes};
 use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
 pub use crate::several::scan_each;
@@ -43,8 +44,9 @@ pub struct Caps {
     pub max_txn_age_ms: u64,
     /// Whether data survives the end of the process.
     pub durable: bool,
-    /// Whether saving a look-up by `_id` is worth more than storing records in insertion order:
-    /// true where each look-up is a network round trip.
+    /// Whether the records of all new collections are stored in the order of `_id`, as those of
+    /// clustered collections are. No engine wants that; tests set it to run everything over such
+    /// records.
     pub clusters_records: bool,
     /// Whether each call that reads is a round trip over a network.
     pub is_remote: bool,
@@ -102,30 +104,6 @@ pub type RangesVisitor<'v> = dyn FnMut(usize, &[u8], &[u8]) -> ControlFlow<()> +
 /// Receives values of several keys: index of the key, value. The slices are valid only during the
 /// call.
 pub type EachValue<'v> = dyn FnMut(usize, &[u8]) -> ControlFlow<()> + 'v;
-
-/// How a value names the key of another one: the key is a prefix, and a part of the value.
-#[derive(Clone, Debug)]
-pub struct NamedKey<'k> {
-    /// The keyspace of the key.
-    pub keyspace: Keyspace,
-    /// The first bytes of the key.
-    pub prefix: &'k [u8],
-    /// The part of the value with the other bytes of the key.
-    pub part: Range<usize>,
-}
-
-/// Bytes that are stored without an allocation if they are as short as the entries of indexes on
-/// `_id` and the keys of records.
-pub type ShortBytes = smallvec::SmallVec<[u8; 32]>;
-
-impl NamedKey<'_> {
-    /// The key that this value names; `None` if the value is too short.
-    pub fn of(&self, value: &[u8]) -> Option<ShortBytes> {
-        let mut key = ShortBytes::from_slice(self.prefix);
-        key.extend_from_slice(value.get(self.part.clone())?);
-        Some(key)
-    }
-}
 
 /// Receives a value, and the value of the key that it names, if there is one. The slices are valid
 /// only during the call.
@@ -217,6 +195,32 @@ pub trait Txn: Send {
             see(at, value);
             ControlFlow::Continue(())
         })
+    }
+
+    /// Reads one key, and the key that its value names under its lock, for a body that is going to
+    /// write the latter ([`Txn::get_locked`]). Both are read in one state.
+    fn get_through_locked(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        let mut first = ShortBytes::new();
+        if !self.get(keyspace, key, &mut |value| first.extend_from_slice(value))? {
+            return Ok(false);
+        }
+        let found = match named.of(&first) {
+            Some(key) => {
+                let see = &mut |second: &[u8]| see(&first, Some(second));
+                self.get_locked(named.keyspace, &key, see)?
+            }
+            None => false,
+        };
+        if !found {
+            see(&first, None);
+        }
+        Ok(true)
     }
 
     /// Visits the entries of a range in order, own writes included.

@@ -14,6 +14,7 @@ mod error;
 pub mod key_hash;
 mod keyspace;
 pub mod memory;
+mod named_key;
 mod range;
 pub mod round_trips;
 pub mod scan;

@@ -249,6 +249,18 @@ impl Txn for CountedTxn {
         self.inner.multi_get_locked(keyspace, keys, see)
     }
 
+    fn get_through_locked(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        self.counter.cross();
+        self.has_locked = true;
+        self.inner.get_through_locked(keyspace, key, named, see)
+    }
+
     fn scan(
         &self,
         keyspace: Keyspace,

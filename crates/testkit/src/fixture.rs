@@ -41,6 +41,7 @@ pub fn memory_under_chaos(seed: u64) -> OpenEngine {
         seed,
         conflict_probability: 0.02,
         short_pages: true,
+        is_remote: true,
         late_inserts: true,
         ..ChaosOptions::default()
     };

@@ -1,6 +1,7 @@
 //! Records finished commands: their time for `top` and `opLatencies`; a log line and a document in
 //! `system.profile` if the command was slow or its database is profiled.
 
+use std::fmt::{self, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::{ErrorCode, Result};
@@ -20,8 +21,12 @@ use crate::request::{OpKind, Request, RowFlags};
 use crate::rules::redaction;
 use mayfly_value::arguments::convert::{truth, whole_number};
 
-/// The largest command in the log and in the profile, in bytes. The text of a larger one is cut.
-const MAX_COMMAND_BYTES: usize = 50 * 1024;
+/// The largest command in the profile, in bytes. The text of a larger one is cut.
+const MAX_PROFILED_BYTES: usize = 50 * 1024;
+/// The same in the log (the default of `maxLogSizeKB`).
+const MAX_LOGGED_BYTES: usize = 10 * 1024;
+/// The only field of a command that was cut: the beginning of its text.
+const TRUNCATED: &str = "$truncated";
 /// The id of the log line in the reference.
 const SLOW_QUERY_ID: i64 = 51803;
 
@@ -136,6 +141,7 @@ impl Observed<'_> {
     fn log(&self, about: RawDoc<'_>, micros: i64) {
         let number = |name: &str| about.get(name).and_then(whole_number).unwrap_or(0);
         let command = about.get("command").and_then(RawValue::as_document);
+        let command = shortened(command.unwrap_or(RawDoc::EMPTY), MAX_LOGGED_BYTES);
         tracing::info!(
             id = SLOW_QUERY_ID,
             component = "COMMAND",
@@ -143,7 +149,7 @@ impl Observed<'_> {
             r#type = "command",
             ns = about.get("ns").and_then(RawValue::as_str).unwrap_or_default(),
             appName = self.connection.app_name(),
-            command = redaction::logged(command.unwrap_or(RawDoc::EMPTY)).as_str(),
+            command = redaction::logged(command.as_doc()).as_str(),
             planSummary = about.get("planSummary").and_then(RawValue::as_str).unwrap_or_default(),
             keysExamined = number("keysExamined"),
             docsExamined = number("docsExamined"),
@@ -367,14 +373,44 @@ impl Observed<'_> {
 
 /// Appends a command, or the beginning of its text.
 fn append_command(command: RawDoc<'_>, doc: &mut DocBuilder) {
-    if command.as_bytes().len() <= MAX_COMMAND_BYTES {
-        doc.append("command", command);
-        return;
+    match command.as_bytes().len() <= MAX_PROFILED_BYTES {
+        true => doc.append("command", command),
+        false => doc.append("command", shortened(command, MAX_PROFILED_BYTES).as_doc()),
+    };
+}
+
+/// The command, or a document with the beginning of its text if it has more bytes.
+fn shortened(command: RawDoc<'_>, most_bytes: usize) -> DocBuf {
+    if command.as_bytes().len() <= most_bytes {
+        return command.to_owned();
     }
-    let text = Shell(command).to_string();
-    let is_end = |at: &usize| text.is_char_boundary(*at);
-    let end = (0..=MAX_COMMAND_BYTES).rev().find(is_end).unwrap_or(0);
-    doc.start_document("command").append("$truncated", &text[..end]).end();
+    let mut text = Beginning { text: String::new(), left: most_bytes };
+    let written = match command.get(TRUNCATED).and_then(RawValue::as_str) {
+        Some(before) => text.write_str(before),
+        None => write!(text, "{}", Shell(command)),
+    };
+    // It ends with an error where the text is cut.
+    let _ = written;
+    let mut doc = DocBuilder::new();
+    doc.append(TRUNCATED, text.text.as_str());
+    doc.finish()
+}
+
+/// A writer that keeps the first bytes of a text and fails at the first one beyond them, so that a
+/// long command is not formatted as a whole.
+struct Beginning {
+    text: String,
+    left: usize,
+}
+
+impl fmt::Write for Beginning {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let boundary = |at: &usize| part.is_char_boundary(*at);
+        let end = (0..=self.left.min(part.len())).rev().find(boundary).unwrap_or(0);
+        self.text.push_str(&part[..end]);
+        self.left -= end;
+        if end < part.len() { Err(fmt::Error) } else { Ok(()) }
+    }
 }
 
 /// Appends the counts of `findAndModify`.
@@ -387,5 +423,31 @@ fn append_found_and_modified(last: RawDoc<'_>, doc: &mut DocBuilder) {
             doc.append("nUpserted", small(n - found));
         }
         _ => drop(doc.append("ndeleted", small(n))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_commands_are_cut() {
+        let mut long = DocBuilder::new();
+        long.append("insert", "c").append("text", "ä".repeat(40_000).as_str());
+        let long = long.finish();
+        let shown = |most: usize| {
+            let cut = shortened(long.as_doc(), most);
+            cut.as_doc().get(TRUNCATED).and_then(RawValue::as_str).map(str::to_owned)
+        };
+        assert_eq!(shown(100_000), None);
+        assert_eq!(shortened(long.as_doc(), 100_000), long);
+        let text = shown(1000).unwrap();
+        assert!(text.starts_with("{ insert: \"c\", text: \"ä"), "{text}");
+        assert!((998..=1000).contains(&text.len()), "{}", text.len());
+        // What was cut is cut again.
+        let cut = shortened(long.as_doc(), 1000);
+        let again = shortened(cut.as_doc(), 100);
+        let again = again.as_doc().get(TRUNCATED).and_then(RawValue::as_str).unwrap();
+        assert!(text.starts_with(again) && again.len() >= 98, "{again}");
     }
 }

@@ -39,6 +39,8 @@ const MAX_EVENT_BYTES: usize = limits::MAX_USER_DOCUMENT_BYTES + 8 * 1024;
 
 /// Limit on the events that are made at once.
 const QUEUED: usize = 100;
+/// The same after a full queue: the stream is far from the end of the log.
+const QUEUED_AFTER_FULL: usize = 1600;
 /// Approximate limit on their bytes.
 const QUEUED_BYTES: usize = 1 << 20;
 
@@ -51,6 +53,8 @@ pub(crate) struct ChangeStream {
     position: Token,
     /// Events that were not returned yet, with their tokens.
     queue: VecDeque<(Token, DocBuf)>,
+    /// Limit on the events of the next queue.
+    limit: usize,
     /// The event that is being passed through the stages.
     shown: Option<DocBuf>,
     /// Whether this batch has returned an event.
@@ -91,6 +95,7 @@ impl ChangeStream {
             watch,
             position,
             queue: VecDeque::new(),
+            limit: QUEUED,
             shown: None,
             given: false,
             refused: None,
@@ -216,6 +221,7 @@ impl ChangeStream {
             session,
             from,
             queue: &mut self.queue,
+            limit: self.limit,
             bytes: 0,
             over: false,
             cut_short: false,
@@ -252,6 +258,10 @@ impl ChangeStream {
             Ok(reading.flow())
         })?;
         let (over, cut_short) = (reading.over, reading.cut_short);
+        self.limit = match reading.is_full() {
+            true => QUEUED_AFTER_FULL,
+            false => QUEUED,
+        };
         self.over = over;
         self.position = match (over || cut_short, self.queue.back()) {
             (true, Some((last, _))) => *last,
@@ -268,6 +278,8 @@ struct Reading<'r> {
     /// The last operation that was examined before.
     from: Token,
     queue: &'r mut VecDeque<(Token, DocBuf)>,
+    /// Limit on the events of the queue.
+    limit: usize,
     bytes: usize,
     /// Whether an event ends the stream.
     over: bool,
@@ -324,7 +336,7 @@ impl Reading<'_> {
     }
 
     fn is_full(&self) -> bool {
-        self.queue.len() >= QUEUED || self.bytes >= QUEUED_BYTES
+        self.queue.len() >= self.limit || self.bytes >= QUEUED_BYTES
     }
 
     fn flow(&self) -> ControlFlow<()> {

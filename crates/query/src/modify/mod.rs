@@ -139,9 +139,9 @@ fn update_found(
     let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
         change_one(unit, key, spec, shown, session.op.now_ms(), room).map(UnitWrite::from)
     };
-    for_each_record(session, collection, target, &mut |keys| {
+    for_each_record(session, collection, target, &mut |found| {
         let matched = outcome.matched;
-        change_all(session, collection, keys, &change, &mut |change| match change {
+        change_all(session, collection, found, &change, &mut |change| match change {
             Change::Gone | Change::NoRoom => {}
             Change::Same(before) => {
                 outcome.matched += 1;
@@ -186,9 +186,9 @@ fn delete_with(
     let change = |unit: &mut WriteUnit<'_>, key: &RecordKey, room| {
         delete_one(unit, key, spec, shown, room).map(UnitWrite::from)
     };
-    for_each_record(session, collection, target, &mut |keys| {
+    for_each_record(session, collection, target, &mut |found| {
         let mut acted = false;
-        change_all(session, collection, keys, &change, &mut |gone| {
+        change_all(session, collection, found, &change, &mut |gone| {
             if let Deletion::Done(document) = gone {
                 acted = true;
                 seen(document);

@@ -48,8 +48,17 @@ enum Searched {
     AllTaken,
 }
 
+/// The records that a write applies to.
+#[derive(Clone, Copy)]
+pub(super) enum Found<'f> {
+    /// Those with these keys.
+    Keys(&'f [RecordKey]),
+    /// The one with this `_id`, if there is one: the write unit looks it up.
+    Id(&'f IdKey),
+}
+
 /// Acts on records. Returns whether it changed one.
-pub(super) type Act<'a> = dyn FnMut(&[RecordKey]) -> Result<bool> + 'a;
+pub(super) type Act<'a> = dyn FnMut(Found<'_>) -> Result<bool> + 'a;
 
 /// Calls `act` with the records that the query finds: with all of them, many at a time, or with one
 /// after the other until `act` returns true.
@@ -63,8 +72,8 @@ pub(super) fn for_each_record(
     let mut acted = false;
     let mut searches_lost = 0;
     loop {
-        let searched = search_and_act(session, collection, target, &mut |keys| {
-            let now = act(keys);
+        let searched = search_and_act(session, collection, target, &mut |found| {
+            let now = act(found);
             // Some of many records may have been changed before the error.
             acted |= !matches!(now, Ok(false));
             now
@@ -98,12 +107,15 @@ fn act_by_id(
     // The hint may be outdated; the filter contains the `_id`, so no other record is changed.
     let mut before = session.store.hinted(collection, id_key);
     if let Some(key) = &before
-        && act(std::slice::from_ref(key))?
+        && act(Found::Keys(std::slice::from_ref(key)))?
     {
         return Ok(());
     }
+    if session.store.is_remote() {
+        return act(Found::Id(id_key)).map(|_| ());
+    }
     while let Some(key) = session.store.locate_key(session.view, collection, id_key)? {
-        if before.as_ref() == Some(&key) || act(std::slice::from_ref(&key))? {
+        if before.as_ref() == Some(&key) || act(Found::Keys(std::slice::from_ref(&key)))? {
             return Ok(());
         }
         before = Some(key);
@@ -153,11 +165,11 @@ fn search_and_act(
             Ok(if found.len() >= most { Flow::Pause } else { Flow::More })
         })?;
         if multi {
-            act(&found)?;
+            act(Found::Keys(&found))?;
         }
         for key in found.iter().filter(|_| !multi) {
             session.op.check()?;
-            if act(std::slice::from_ref(key))? {
+            if act(Found::Keys(std::slice::from_ref(key)))? {
                 return Ok(Searched::Done);
             }
             lost_races += 1;

@@ -10,6 +10,8 @@ use std::cell::{Cell, RefCell};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, RecordKey, StoreSession, WriteOptions, WriteUnit};
 
+use super::scan::Found;
+
 /// Limit on the writes of one unit.
 pub const UNIT_WRITES: usize = 256;
 /// Limit on the document bytes of one unit, except for a single larger document. It also keeps the
@@ -72,10 +74,24 @@ pub(super) type RunWrite<'w, T> =
 pub(super) fn change_all<T>(
     session: StoreSession<'_>,
     collection: &Collection,
-    keys: &[RecordKey],
+    found: Found<'_>,
     change: &ChangeRecord<'_, T>,
     done: &mut dyn FnMut(T),
 ) -> Result<()> {
+    let keys = match found {
+        Found::Keys(keys) => keys,
+        Found::Id(id) => {
+            let written =
+                session.write(collection, |unit| match unit.locate_with_record(id)? {
+                    Some(key) => change(unit, &key, Room::ALL),
+                    None => Ok(UnitWrite::GiveUp),
+                })?;
+            if let UnitWrite::Done { outcome, .. } = written {
+                done(outcome);
+            }
+            return Ok(());
+        }
+    };
     let alone = |key: &RecordKey| -> Result<Option<T>> {
         match session.write(collection, |unit| change(unit, key, Room::ALL))? {
             UnitWrite::Done { outcome, .. } => Ok(Some(outcome)),
@@ -212,7 +228,7 @@ mod tests {
             let (fixture, collection, keys) = filled(documents, &text);
             let (before, mut deleted) = (logged(&fixture), 0);
             let done = &mut |gone| deleted += i32::from(gone);
-            change_all(fixture.session(), &collection, &keys, &delete, done).unwrap();
+            change_all(fixture.session(), &collection, Found::Keys(&keys), &delete, done).unwrap();
             assert_eq!((deleted, logged(&fixture) - before), (documents, units));
         }
     }
@@ -226,7 +242,7 @@ mod tests {
         };
         let mut deleted = 0;
         let done = &mut |gone| deleted += i32::from(gone);
-        let ended = change_all(fixture.session(), &collection, &keys, &change, done);
+        let ended = change_all(fixture.session(), &collection, Found::Keys(&keys), &change, done);
         assert!(ended.is_err());
         let left = fixture.store().count_documents(fixture.op(), &collection).unwrap();
         assert_eq!((deleted, left), (7, 13));
@@ -239,7 +255,8 @@ mod tests {
             fixture.op().kill(ErrorCode::Interrupted);
             delete(unit, key, room)
         };
-        let ended = change_all(fixture.session(), &collection, &keys, &change, &mut drop);
+        let ended =
+            change_all(fixture.session(), &collection, Found::Keys(&keys), &change, &mut drop);
         assert_eq!(ended.unwrap_err().code(), ErrorCode::Interrupted);
         assert_eq!(fixture.store().count_documents(fixture.op(), &collection).unwrap(), 20);
     }
@@ -255,7 +272,7 @@ mod tests {
             delete(unit, key, room)
         };
         let before = logged(&fixture);
-        change_all(session, &collection, &keys, &change, &mut drop).unwrap();
+        change_all(session, &collection, Found::Keys(&keys), &change, &mut drop).unwrap();
         assert_eq!(logged(&fixture) - before, 5, "units of four deletions");
     }
 }

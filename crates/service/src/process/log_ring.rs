@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-/// The capacity of the ring.
+/// The capacity of the ring: lines, and bytes of lines. Slow commands have long lines.
 const LINES: usize = 1024;
+const BYTES: usize = 1 << 20;
 
 /// How a log file or audit log file is rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,17 +31,22 @@ pub struct LogRing {
 #[derive(Default)]
 struct Inner {
     lines: VecDeque<String>,
+    bytes: usize,
     total: u64,
     startup_warnings: Vec<String>,
 }
 
 impl LogRing {
-    /// Adds a line; a full ring drops the oldest one.
-    pub fn push(&self, line: String) {
+    /// Adds a line; a full ring drops the oldest ones.
+    pub fn push(&self, mut line: String) {
+        line.shrink_to_fit();
         let mut inner = self.inner.lock();
-        if inner.lines.len() == LINES {
-            inner.lines.pop_front();
+        while inner.lines.len() == LINES
+            || (inner.bytes + line.len() > BYTES && !inner.lines.is_empty())
+        {
+            inner.bytes -= inner.lines.pop_front().map_or(0, |oldest| oldest.len());
         }
+        inner.bytes += line.len();
         inner.lines.push_back(line);
         inner.total += 1;
     }
@@ -95,5 +101,12 @@ mod tests {
         let (lines, total) = ring.lines();
         assert_eq!((lines.len(), total), (LINES, LINES as u64 + 3));
         assert_eq!(lines[0], "3");
+        // Long lines: as many as fit, and the latest one in any case.
+        for _ in 0..5 {
+            ring.push("x".repeat(BYTES / 4));
+        }
+        assert_eq!(ring.lines().0.len(), 4);
+        ring.push("x".repeat(2 * BYTES));
+        assert_eq!(ring.lines().0.len(), 1);
     }
 }

@@ -39,6 +39,11 @@ impl Core {
         &*self.engine
     }
 
+    /// Whether the byte store is in another process, so that each call that reads is a round trip.
+    pub fn is_remote(&self) -> bool {
+        self.engine.caps().is_remote
+    }
+
     /// Checks that the disk has room for this many bytes of temporary files.
     ///
     /// # Errors

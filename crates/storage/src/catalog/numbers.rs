@@ -17,7 +17,7 @@ use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
 /// The size of a reservation: the first, and the largest.
-const RESERVED_FIRST: u64 = 256;
+const RESERVED_FIRST: u64 = 1024;
 const RESERVED_MAX: u64 = 1 << 16;
 /// How often a reservation is written again when the result of its commit is unknown.
 const UNKNOWN_TRIES: usize = 8;

@@ -10,10 +10,7 @@ use crate::catalog::{Collection, Core};
 use crate::isolation::ReadView;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
-use crate::record::layout::{ObjectKey, decode_unique_value};
-
-/// The part of the value of a unique index's entry with the number of a record.
-const NUMBER: std::ops::Range<usize> = 1..9;
+use crate::record::layout::{ENTRY_NUMBER, ObjectKey, decode_unique_value};
 
 impl Core {
     /// The key of the record with this `_id`; `None` if there is no such record. If records are
@@ -121,7 +118,8 @@ impl Core {
     ) -> Result<()> {
         let prefix = collection.id().to_be_bytes();
         if collection.is_numbered() {
-            let named = NamedKey { keyspace: Keyspace::Record, prefix: &prefix, part: NUMBER };
+            let named =
+                NamedKey { keyspace: Keyspace::Record, prefix: &prefix, part: ENTRY_NUMBER };
             return match Reading::of(view) {
                 Some(reading) => reading.get_through(Keyspace::Index, entry, &named, see),
                 None => self.engine().get_through_once(Keyspace::Index, entry, &named, see),

@@ -239,6 +239,9 @@ pub(crate) fn encode_unique_value(out: &mut Vec<u8>, record_key: &[u8], type_bit
     out.extend_from_slice(type_bits);
 }
 
+/// The part of the value of a unique index's entry with the number of a record.
+pub(crate) const ENTRY_NUMBER: std::ops::Range<usize> = 1..9;
+
 /// Splits the value of a unique index's entry into record key and type bits.
 pub(crate) fn decode_unique_value(value: &[u8]) -> Option<(&[u8], &[u8])> {
     split_counted(value)

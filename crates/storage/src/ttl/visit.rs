@@ -83,7 +83,7 @@ impl Visit<'_> {
             keys_examined: 0,
             docs_examined: 0,
             started_micros: self.store.clock.monotonic_micros(),
-            unit_docs: unit::FIRST_UNIT_DOCS,
+            unit_docs: unit::first_unit_docs(self.store),
         };
         let _running = self.store.load.visit();
         let result = self.drain_all(guard.op(), ranges, moment, &mut progress);

@@ -8,6 +8,7 @@ use mayfly_base::{ErrorCode, Result};
 use mayfly_work::OpCtx;
 
 use super::{Progress, SCAN_ENTRIES, Visit};
+use crate::Store;
 use crate::index::keygen::KeySet;
 use crate::isolation::ReadView;
 use crate::policy::{ArchiveTarget, BATCH_DOCS};
@@ -23,8 +24,11 @@ const ARCHIVED_TOGETHER: usize = 1000;
 const ARCHIVED_BYTES: i64 = 8 << 20;
 
 /// The number of documents in the first unit of a visit, and in the next one after clients were
-/// slowed down.
-pub(super) const FIRST_UNIT_DOCS: usize = BATCH_DOCS as usize;
+/// slowed down. Over a network a small unit takes as long as a large one.
+pub(super) fn first_unit_docs(store: &Store) -> usize {
+    if store.is_remote() { MOST_UNIT_DOCS } else { BATCH_DOCS as usize }
+}
+
 /// The most documents of a unit. Each unit may have twice as many as the one before. In units of
 /// 512 a deletion took 14.2 us of CPU and half of the writes to the disk; in units of 10, 18.4 us.
 const MOST_UNIT_DOCS: usize = 512;
@@ -69,7 +73,7 @@ impl Visit<'_> {
         let started = clock.monotonic_micros();
         let options = &self.rule.policy().options;
         let mut keys = KeySet::default();
-        let read_together = if self.has_short_documents() { READ_TOGETHER } else { 1 };
+        let read_together = self.read_together();
         let (mut looked, mut found_held) = (0, Vec::new());
         let now = ReadView::now();
         let unit = WriteOptions::new(op, &now, self.collection).in_background();
@@ -150,7 +154,7 @@ impl Visit<'_> {
         }
         let pauses = self.make_room(started);
         progress.unit_docs = match pauses {
-            true => FIRST_UNIT_DOCS,
+            true => first_unit_docs(self.store),
             false => (2 * progress.unit_docs).min(MOST_UNIT_DOCS),
         };
         Ok(Some(done.entries))
@@ -263,10 +267,16 @@ impl Visit<'_> {
         }
     }
 
-    fn has_short_documents(&self) -> bool {
+    /// How many documents the unit reads in one call of the engine.
+    fn read_together(&self) -> usize {
         // The size is unknown after a crash until documents are counted.
         let documents = self.collection.known_documents();
         let bytes = self.store.data_bytes(self.collection);
-        documents < i64::MAX && bytes / documents.max(1) <= READ_TOGETHER_BYTES
+        let are_short = documents < i64::MAX && bytes / documents.max(1) <= READ_TOGETHER_BYTES;
+        match are_short {
+            true if self.store.is_remote() => MOST_UNIT_DOCS,
+            true => READ_TOGETHER,
+            false => 1,
+        }
     }
 }

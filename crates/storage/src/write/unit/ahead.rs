@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use mayfly_base::Result;
-use mayfly_kv::{FIRST_PAGE, Keyspace, KvError, next_page};
+use mayfly_kv::{FIRST_PAGE, Keyspace, KvError, NamedKey, next_page};
 
 use super::WriteUnit;
 use super::identity::owner_of;
 use crate::record::error::from_kv;
-use crate::record::layout::prefixed;
+use crate::record::layout::{ENTRY_NUMBER, decode_stored, prefixed};
 use crate::record::{IdKey, RecordKey, StoredDocument};
 
 /// Approximate limit on the bytes of documents that are read together, by the average size.
@@ -90,6 +90,38 @@ impl WriteUnit<'_> {
             }
             looked => looked.map_err(from_kv),
         }
+    }
+
+    /// As [`WriteUnit::locate`], and reads the record under its lock in the same call of the
+    /// engine. The unit's next read of the record returns it.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected, errors of the engine.
+    pub fn locate_with_record(&mut self, id_key: &IdKey) -> Result<Option<RecordKey>> {
+        let Some(index) = &self.state.id_index else { return Ok(Some(id_key.clone())) };
+        if !self.collection.is_numbered() {
+            return self.locate(id_key.clone());
+        }
+        let prefix = self.collection.id().to_be_bytes();
+        let named = NamedKey { keyspace: Keyspace::Record, prefix: &prefix, part: ENTRY_NUMBER };
+        let (mut located, mut stored) = (None, Ok(None));
+        self.txn
+            .get_through_locked(
+                Keyspace::Index,
+                &prefixed(index.id(), id_key),
+                &named,
+                &mut |value, record| {
+                    located = Some(owner_of(value).to_vec());
+                    if let Some(record) = record {
+                        stored = decode_stored(record).map(|stored| Some(stored.to_stored()));
+                    }
+                },
+            )
+            .map_err(from_kv)?;
+        if let (Some(key), Some(stored)) = (&located, stored?) {
+            self.ahead.records.insert(key.clone(), stored);
+        }
+        Ok(located)
     }
 
     /// The key of a record that was looked up before, which stays noted.
