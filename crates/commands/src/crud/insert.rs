@@ -250,8 +250,9 @@ impl<'a> Chunk<'a> {
                 Err(error) if ends_command(ctx, &error) => return Err(error),
                 // Nothing is retried: the unit reports how many documents it inserted.
                 Err(error) if ctx.store.in_transaction() => {
-                    results.n += reached.get() as i64;
-                    stopped = results.fail(ctx, self.first + reached.get(), error, options);
+                    let at = reached.get().min(documents.len() - 1);
+                    results.n += at as i64;
+                    stopped = results.fail(ctx, self.first + at, error, options);
                 }
                 Err(error) if documents.len() == 1 => {
                     stopped = results.fail(ctx, self.first, error, options);
@@ -263,8 +264,10 @@ impl<'a> Chunk<'a> {
                             stopped || results.fail(ctx, self.first + at, error.clone(), options);
                     }
                 }
-                // One of the documents failed: the others are inserted one by one.
-                Err(_) => stopped = self.one_by_one(ctx, ns, options, results)?,
+                // One of the documents failed.
+                Err(_) => {
+                    stopped = self.in_groups(ctx, ns, options, results, reached.get())?;
+                }
             }
         }
         self.documents.clear();
@@ -273,24 +276,39 @@ impl<'a> Chunk<'a> {
         Ok(stopped)
     }
 
-    fn one_by_one(
+    /// Inserts the documents in groups, after a unit of all of them failed: a document that fails
+    /// must be alone, and the others should be as many as possible. `size` is the size of the first
+    /// group. A group that succeeds doubles it; one that fails is tried again up to the document
+    /// that failed.
+    fn in_groups(
         &self,
         ctx: &CommandContext<'_>,
         ns: &Namespace,
         options: WriteOptions,
         results: &mut WriteResults,
+        mut size: usize,
     ) -> Result<bool> {
-        for (at, document) in self.documents.iter().enumerate() {
-            let one = std::slice::from_ref(document);
+        let mut at = 0;
+        while at < self.documents.len() {
+            let rest = &self.documents[at..];
+            let group = &rest[..size.clamp(1, rest.len())];
             let reached = Cell::new(0);
-            match self.insert_all(ctx, ns, self.base + self.first + at, one, &reached) {
-                Ok(()) => results.n += 1,
+            match self.insert_all(ctx, ns, self.base + self.first + at, group, &reached) {
+                Ok(()) => {
+                    results.n += group.len() as i64;
+                    at += group.len();
+                    size = 2 * group.len();
+                }
                 Err(error) if ends_command(ctx, &error) => return Err(error),
-                Err(error) => {
+                Err(error) if group.len() == 1 => {
                     if results.fail(ctx, self.first + at, error, options) {
                         return Ok(true);
                     }
+                    at += 1;
                 }
+                Err(_) if reached.get() < group.len() => size = reached.get(),
+                // The commit failed.
+                Err(_) => size = group.len() / 2,
             }
         }
         Ok(false)
@@ -320,7 +338,8 @@ impl<'a> Chunk<'a> {
 }
 
 /// Inserts documents in one unit; `first` is the index of the first statement. After an error,
-/// `reached` is the number of inserted documents.
+/// `reached` is the index of the document that failed; the number of documents if the unit failed
+/// after all of them.
 fn insert_all(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
@@ -340,6 +359,7 @@ fn insert_all(
             reached.set(at);
             unit.insert_checked(document.doc())?;
         }
+        reached.set(documents.len());
         match &ctx.retry {
             Some(retry) => retry.record_inserts(unit, first, documents.len()),
             None => Ok(()),

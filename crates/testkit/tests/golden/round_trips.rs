@@ -67,15 +67,24 @@ const OPERATIONS: &[Operation] = &[
     row("insert-1000", "insertMany of 1,000, unique index", Some(6), numbered, |fixture| {
         insert(fixture, 1000..2000, 1000);
     }),
+    row("insert-taken-256", "insertMany of 256, 3 of them there", None, numbered, |fixture| {
+        let ids = joined(0..256, |n| match n {
+            20 | 21 | 190 => format!("{{_id: {n}}}"),
+            n => format!("{{_id: {}, u: {}}}", 2000 + n, 2000 + n),
+        });
+        let command = format!("{{insert: 'c', documents: [{ids}], ordered: false}}");
+        expect(&fixture.run("test", &command), "n", 253);
+    }),
     row("update-id", "updateOne by _id", Some(2), numbered, |fixture| {
         let command = "{update: 'c', updates: [{q: {_id: 7}, u: {$inc: {n: 1}}}]}";
         expect(&fixture.ok("test", command), "nModified", 1);
     }),
-    row("update-id-retry", "the same, retryable", Some(2), numbered, |fixture| {
-        let command = format!(
-            "{{update: 'c', updates: [{{q: {{_id: 7}}, u: {{$inc: {{n: 1}}}}}}], {RETRYABLE}}}"
-        );
-        expect(&fixture.ok("test", &command), "nModified", 1);
+    row("update-id-retry", "the same, retryable", Some(2), in_session, |fixture| {
+        update_retryably(fixture, 2);
+    })
+    .without_restart(),
+    row("update-id-first", "the same, the first one of a session", None, numbered, |fixture| {
+        update_retryably(fixture, 1);
     }),
     row("update-1000", "updateMany of 1,000", Some(24), numbered, |fixture| {
         let command = "{update: 'c', updates: [{q: {}, u: {$inc: {n: 1}}, multi: true}]}";
@@ -114,8 +123,6 @@ const OPERATIONS: &[Operation] = &[
     .without_restart(),
 ];
 
-const RETRYABLE: &str =
-    "lsid: {id: BinData(4, 'AAAAAAAAAAAAAAAAAAAAAA==')}, txnNumber: NumberLong(1)";
 const IN_TRANSACTION: &str = "lsid: {id: BinData(4, 'AAAAAAAAAAAAAAAAAAAAAA==')}, txnNumber: NumberLong(1), autocommit: false";
 
 const fn row(
@@ -153,6 +160,20 @@ fn numbered(fixture: &mut Fixture) {
     let indexes = "{key: {k: 1}, name: 'k'}, {key: {u: 1}, name: 'u', unique: true}";
     fixture.ok("test", &format!("{{createIndexes: 'c', indexes: [{indexes}]}}"));
     insert(fixture, 0..1000, 1000);
+}
+
+/// The same, and a session with a retryable write.
+fn in_session(fixture: &mut Fixture) {
+    numbered(fixture);
+    update_retryably(fixture, 1);
+}
+
+fn update_retryably(fixture: &Fixture, number: u32) {
+    let session = "lsid: {id: BinData(4, 'AAAAAAAAAAAAAAAAAAAAAA==')}";
+    let update = "{q: {_id: 7}, u: {$inc: {n: 1}}}";
+    let command =
+        format!("{{update: 'c', updates: [{update}], {session}, txnNumber: NumberLong({number})}}");
+    expect(&fixture.ok("test", &command), "nModified", 1);
 }
 
 fn three_indexes(fixture: &mut Fixture) {

@@ -1,5 +1,5 @@
-//! Looks up the `_id`s of documents that are about to be inserted together: one batched read costs
-//! an engine a fraction of single look-ups.
+//! Looks up the `_id`s of documents that are about to be inserted together, and over a network
+//! their keys in all unique indexes: one batched read costs an engine a fraction of single look-ups.
 //!
 //! A result applies to the first insert of a key. A second insert of a key, or the insert of an
 //! existing one, does a look-up of its own, so that errors come in the order of the documents.
@@ -10,10 +10,11 @@ use mayfly_value::RawDoc;
 
 use super::WriteUnit;
 use super::identity::checked_id;
+use super::keys::covered_keys;
 use crate::record::error::from_kv;
 use crate::record::layout::prefixed;
 
-/// Fewer documents are looked up one by one.
+/// Fewer documents are looked up one by one, unless each look-up is a round trip.
 const TOGETHER: usize = 8;
 
 /// Keys that were looked up and locked, in the order in which documents will be inserted.
@@ -48,7 +49,9 @@ impl WriteUnit<'_> {
         &mut self,
         documents: impl ExactSizeIterator<Item = RawDoc<'d>>,
     ) -> Result<()> {
-        if documents.len() < TOGETHER || self.state.time_series.is_some() {
+        let is_remote = self.context.core.is_remote();
+        let few = if is_remote { 1 } else { TOGETHER };
+        if documents.len() < few || self.state.time_series.is_some() {
             return Ok(());
         }
         // The commit finds keys that are taken.
@@ -64,6 +67,9 @@ impl WriteUnit<'_> {
             // A document without a valid `_id` is refused when it is inserted.
             if let Ok(id) = checked_id(document) {
                 keys.push((prefixed(object, &self.collection.id_key(id)), true));
+            }
+            if is_remote && keyspace == Keyspace::Index {
+                self.add_unique_keys(document, &mut keys);
             }
         }
         let mut order: Vec<usize> = (0..keys.len()).collect();
@@ -87,5 +93,19 @@ impl WriteUnit<'_> {
         }
         self.fresh = FreshKeys { keys, next: 0 };
         Ok(())
+    }
+
+    /// Adds the keys of a document in unique indexes, so that they are looked up in the same round
+    /// trip. A document without valid keys is refused when it is inserted.
+    fn add_unique_keys(&mut self, document: RawDoc<'_>, keys: &mut Vec<(Vec<u8>, bool)>) {
+        let state = self.state;
+        let unique = state.indexes.iter().filter(|index| index.spec.unique());
+        for index in unique.filter(|index| index.building().is_none()) {
+            let record = self.written(document);
+            if covered_keys(index, record, &mut self.scratch.new_keys).is_ok() {
+                let values = self.scratch.new_keys.iter().map(|(values, _)| values);
+                keys.extend(values.map(|values| (prefixed(index.id, values), true)));
+            }
+        }
     }
 }

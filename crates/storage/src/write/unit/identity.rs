@@ -86,7 +86,7 @@ impl WriteUnit<'_> {
     }
 
     /// Writes an entry whose lock the unit holds.
-    fn put_locked(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(super) fn put_locked(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.txn.put(Keyspace::Index, key, value, Guard::Derived).map_err(from_kv)
     }
 

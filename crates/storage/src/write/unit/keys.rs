@@ -36,7 +36,11 @@ impl WriteUnit<'_> {
             scratch.key.extend_from_slice(values);
             if index.spec.unique() {
                 encode_unique_value(&mut scratch.value, record_key, bits);
-                if !self.add_unique(&scratch.key, &scratch.value, record_key)? {
+                let added = match self.fresh.take(&scratch.key) {
+                    true => self.put_locked(&scratch.key, &scratch.value).map(|()| true),
+                    false => self.add_unique(&scratch.key, &scratch.value, record_key),
+                };
+                if !added? {
                     return Err(duplicate_key(self.ns, index, document));
                 }
                 continue;
