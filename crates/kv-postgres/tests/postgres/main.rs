@@ -1,5 +1,8 @@
 //! The conformance suite on PostgreSQL, and tests of an engine across a network.
 
+mod faults;
+mod opening;
+mod proxy;
 mod server;
 
 use mayfly_kv::{ChaosEngine, ChaosOptions, conformance};

@@ -32,16 +32,16 @@ wait "$pid"
 "#;
 
 /// A running server.
-pub struct Server {
+pub(crate) struct Server {
     folder: TempDir,
     programs: PathBuf,
-    pub port: u16,
+    pub(crate) port: u16,
     /// The shell; `None` only while it is dropped.
     shell: Option<Child>,
 }
 
 /// The server that most tests share.
-pub fn shared() -> &'static Server {
+pub(crate) fn shared() -> &'static Server {
     static SHARED: LazyLock<Server> = LazyLock::new(Server::start);
     &SHARED
 }
@@ -77,7 +77,7 @@ fn command(program: &Path) -> Command {
 
 impl Server {
     /// Makes a new cluster, and starts it.
-    pub fn start() -> Server {
+    pub(crate) fn start() -> Server {
         let (programs, folder) = (programs(), TempDir::new().unwrap());
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         if rustix::process::getuid().is_root() {
@@ -89,7 +89,8 @@ impl Server {
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let rights = "host all secret 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+        let rights =
+            "host all secret 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
         fs::write(folder.path().join("data/pg_hba.conf"), rights).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut server = Server { folder, programs, port, shell: None };
@@ -98,12 +99,13 @@ impl Server {
     }
 
     /// Starts the server over its folder.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         let shell = command(Path::new("/bin/sh"))
             .args(["-c", SCRIPT, "sh"])
             .args([&self.programs, &self.folder.path().join("data")])
             .arg(self.port.to_string())
             .stdin(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         self.shell = Some(shell);
@@ -115,7 +117,7 @@ impl Server {
     }
 
     /// Ends the server at once, as a crash does, and waits until its processes are gone.
-    pub fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         let file = fs::read_to_string(self.folder.path().join("data/postmaster.pid")).unwrap();
         let pid = file.lines().next().and_then(|line| line.parse().ok()).expect("a process id");
         let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
@@ -133,16 +135,16 @@ impl Server {
     }
 
     /// The URL of a database on another port, for example that of a proxy.
-    pub fn url_at(&self, port: u16) -> String {
+    pub(crate) fn url_at(&self, port: u16) -> String {
         format!("postgresql://mayfly@127.0.0.1:{port}/postgres?sslmode=disable")
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.url_at(self.port)
     }
 
     /// Executes statements; returns the first column of the last row.
-    pub fn sql(&self, text: &str) -> String {
+    pub(crate) fn sql(&self, text: &str) -> String {
         self.try_sql(text).unwrap_or_else(|error| panic!("{text}: {error:?}"))
     }
 
@@ -171,7 +173,7 @@ impl Drop for Server {
 }
 
 /// Options with a schema that no other store has.
-pub fn fresh() -> PostgresOptions {
+pub(crate) fn fresh() -> PostgresOptions {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     PostgresOptions {
         schema: format!("store_{}", COUNT.fetch_add(1, Ordering::Relaxed)),
@@ -182,6 +184,6 @@ pub fn fresh() -> PostgresOptions {
 }
 
 /// An empty store on the shared server.
-pub fn open() -> Arc<PostgresEngine> {
+pub(crate) fn open() -> Arc<PostgresEngine> {
     PostgresEngine::open(&shared().url(), fresh()).unwrap()
 }
