@@ -1,0 +1,252 @@
+//! What a commit sends: the token, the writes as arrays, and COMMIT, without waiting in between.
+//!
+//! ```text
+//! begin                                         unless a read has begun the transaction
+//! insert into commits values (token)
+//! insert into record ... unnest(keys, values)   keys that must be absent
+//! delete from index where key = any(keys)
+//! insert into record ... on conflict do update  keys that may be present
+//! commit
+//! ```
+//!
+//! Each statement is a message of its own: a failed one makes the later ones fail, and COMMIT roll
+//! back. COMMIT reports no error then; therefore every reply is checked. If the connection is lost
+//! before COMMIT was answered, the outcome is unknown: see [`settle`].
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
+use mayfly_kv::{Keyspace, KvError, KvResult};
+use tokio_postgres::Statement;
+use tokio_postgres::types::ToSql;
+
+use crate::connection::{Call, Connection, Pipeline};
+use crate::failure::Failure;
+use crate::pool::Lease;
+use crate::settle;
+use crate::sql::Sql;
+use crate::txn::{BEGIN, MAX_TRIES, PostgresTxn};
+use crate::wait::{Patience, block_on};
+
+/// Bytes and keys of one statement.
+const STATEMENT_BYTES: usize = 4 << 20;
+const STATEMENT_KEYS: usize = 4_096;
+/// Bytes that are sent before their replies are awaited.
+const WINDOW_BYTES: usize = 16 << 20;
+
+/// The parameters of one statement.
+struct Batch<'b> {
+    sql: Sql,
+    keys: Vec<&'b [u8]>,
+    values: Vec<&'b [u8]>,
+    bytes: usize,
+}
+
+/// The result of sending a commit.
+enum Sent {
+    Applied,
+    /// Nothing was applied.
+    Refused(KvError),
+    /// The connection was lost before COMMIT was sent: nothing was applied.
+    NotSent(Failure),
+    /// COMMIT was sent, and its reply did not come.
+    Unknown(String),
+}
+
+/// Commits a transaction that has written. `bound` is the connection on which it has read: it is
+/// bound to that one's snapshot. Without reads it may be sent again on another connection.
+pub(crate) fn commit(txn: &PostgresTxn, bound: Option<Lease>) -> KvResult<()> {
+    let (store, deadline) = (&txn.store, txn.store.deadline());
+    settle::settle_earlier(store, deadline)?;
+    let batches = batches(&txn.buffer, &txn.late);
+    let (is_bound, mut bound, mut tries) = (bound.is_some(), bound, 0);
+    loop {
+        tries += 1;
+        let lease = match bound.take() {
+            Some(lease) => lease,
+            None => store.pool.lease(deadline)?,
+        };
+        let token = store.tokens.begin(store.pool.owner_number());
+        let begin = (!is_bound).then_some(BEGIN);
+        let may_repeat = !is_bound && tries < MAX_TRIES;
+        let failure = match send(&lease, &batches, begin, token.number(), deadline) {
+            Sent::Applied => {
+                store.clean_tokens();
+                return Ok(());
+            }
+            Sent::Refused(error) => return Err(error),
+            Sent::NotSent(failure @ Failure::Lost(_)) => failure,
+            Sent::NotSent(failure) => return Err(failure.into_kv()),
+            Sent::Unknown(text) => {
+                lease.connection().abandon();
+                if settle::settle(store, lease.connection().session, token, &text)? {
+                    return Ok(());
+                }
+                Failure::Lost(text)
+            }
+        };
+        lease.connection().abandon();
+        drop(lease);
+        store.pool.drop_idle();
+        if !may_repeat {
+            return Err(failure.into_kv());
+        }
+    }
+}
+
+fn send(
+    lease: &Lease,
+    batches: &[Batch<'_>],
+    begin: Option<&'static str>,
+    token: i64,
+    deadline: Instant,
+) -> Sent {
+    let connection = lease.connection();
+    let statements: Result<Vec<Statement>, Failure> = std::iter::once(Sql::AddToken)
+        .chain(batches.iter().map(|batch| batch.sql))
+        .map(|sql| connection.statement(sql, deadline))
+        .collect();
+    let statements = match statements {
+        Ok(statements) => statements,
+        Err(failure) => return Sent::NotSent(failure),
+    };
+    lease.set_in_transaction(true);
+    let (mut first, mut is_begun) = (0, false);
+    loop {
+        let mut bytes = 0;
+        let window = batches[first..].iter().take_while(|batch| {
+            let fits = bytes == 0 || bytes + batch.bytes <= WINDOW_BYTES;
+            bytes += batch.bytes;
+            fits
+        });
+        let after = first + window.count();
+        let is_last = after == batches.len();
+        let params: [&(dyn ToSql + Sync); 1] = [&token];
+        let writes: Vec<Vec<_>> = batches[first..after].iter().map(Batch::params).collect();
+        let mut calls: Vec<Call<'_>> = Vec::with_capacity(after - first + 3);
+        if !is_begun {
+            calls.extend(begin.map(|begin| connection.plain_call(begin)));
+            calls.push(connection.call(statements[0].clone(), &params));
+        }
+        for (statement, params) in statements[first + 1..=after].iter().zip(&writes) {
+            calls.push(connection.call(statement.clone(), params));
+        }
+        if is_last {
+            calls.push(connection.plain_call("commit"));
+        }
+        match replies(connection, calls, is_last, deadline) {
+            Sent::Applied if !is_last => (first, is_begun) = (after, true),
+            sent => {
+                // A refused transaction was ended by COMMIT, if that was sent.
+                let is_open = !is_last && matches!(sent, Sent::Refused(_));
+                lease.set_in_transaction(is_open);
+                return sent;
+            }
+        }
+    }
+}
+
+/// Awaits the replies. The last call is COMMIT if `has_commit` is set.
+fn replies(
+    connection: &Connection,
+    calls: Vec<Call<'_>>,
+    has_commit: bool,
+    deadline: Instant,
+) -> Sent {
+    let lost = |failure: Failure| match has_commit {
+        true => Sent::Unknown(failure.into_kv().to_string()),
+        false => Sent::NotSent(failure),
+    };
+    let of_commit = if has_commit { calls.len() - 1 } else { usize::MAX };
+    let replies = match block_on(Pipeline::new(calls), deadline, Patience::UntilDeadline) {
+        Ok(replies) => replies,
+        Err(abandoned) => {
+            connection.abandon();
+            return lost(abandoned.into());
+        }
+    };
+    for (at, reply) in replies.into_iter().enumerate() {
+        let Err(error) = reply else { continue };
+        return match Failure::of(&error) {
+            // It aborts the transaction, whatever becomes of the connection afterwards.
+            Failure::Refused(error) if at != of_commit => Sent::Refused(error),
+            Failure::Refused(error) => Sent::Unknown(error.to_string()),
+            failure => lost(failure),
+        };
+    }
+    Sent::Applied
+}
+
+impl<'b> Batch<'b> {
+    fn new(sql: Sql) -> Batch<'b> {
+        Batch { sql, keys: Vec::new(), values: Vec::new(), bytes: 0 }
+    }
+
+    fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        match self.sql {
+            Sql::Put(_) | Sql::Insert(_) => vec![&self.keys, &self.values],
+            _ => vec![&self.keys],
+        }
+    }
+}
+
+/// The last write to each key, as statements. Keys are in order, so that the transactions of two
+/// servers lock them in the same order.
+fn batches<'b>(buffer: &'b WriteBuffer, late: &'b [(Keyspace, Vec<u8>)]) -> Vec<Batch<'b>> {
+    let mut ops: Vec<_> = buffer.ops().collect();
+    // Stable: the writes to a key stay in their order.
+    ops.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+    let late: BTreeSet<(Keyspace, &[u8])> =
+        late.iter().map(|(keyspace, key)| (*keyspace, &key[..])).collect();
+    let (mut inserts, mut others) = (Vec::new(), Vec::new());
+    for (at, (keyspace, key, write)) in ops.iter().enumerate() {
+        let is_last = ops.get(at + 1).is_none_or(|next| (next.0, next.1) != (*keyspace, *key));
+        if !is_last {
+            continue;
+        }
+        let is_late = late.contains(&(*keyspace, *key));
+        match write {
+            OwnWrite::Put(value) if is_late => inserts.push((Sql::Insert(*keyspace), *key, *value)),
+            OwnWrite::Put(value) => others.push((Sql::Put(*keyspace), *key, *value)),
+            OwnWrite::Deleted => {
+                if is_late {
+                    // The key must have been absent, although it is deleted again.
+                    inserts.push((Sql::Insert(*keyspace), *key, &[]));
+                }
+                others.push((Sql::Delete(*keyspace), *key, &[]));
+            }
+            OwnWrite::Retired => others.push((Sql::Retire, *key, &[])),
+        }
+    }
+    let mut batches = Vec::new();
+    add_batches(&mut batches, inserts);
+    add_batches(&mut batches, others);
+    batches
+}
+
+/// Adds the writes, those of one kind together.
+fn add_batches<'b>(batches: &mut Vec<Batch<'b>>, writes: Vec<(Sql, &'b [u8], &'b [u8])>) {
+    let begin = batches.len();
+    for (sql, key, value) in writes {
+        let bytes = key.len() + value.len();
+        let has_room = |batch: &Batch<'_>| {
+            batch.sql == sql
+                && batch.keys.len() < STATEMENT_KEYS
+                && batch.bytes + bytes <= STATEMENT_BYTES
+        };
+        let at = match batches[begin..].iter().rposition(has_room) {
+            Some(at) => begin + at,
+            None => {
+                batches.push(Batch::new(sql));
+                batches.len() - 1
+            }
+        };
+        let batch = &mut batches[at];
+        batch.keys.push(key);
+        if matches!(sql, Sql::Put(_) | Sql::Insert(_)) {
+            batch.values.push(value);
+        }
+        batch.bytes += bytes;
+    }
+}

@@ -1,0 +1,310 @@
+//! The calls of the [`Engine`] contract: opening, transactions, sweeps, sizes, closing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mayfly_kv::conflict::ConflictTracker;
+use mayfly_kv::{
+    Caps, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult, NamedKey,
+    SweepEnd, ThroughVisitor, Txn, TxnOptions,
+};
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::Row;
+
+use crate::connection::{Connector, Params};
+use crate::cursor::{column, number, optional_column};
+use crate::failure::Failure;
+use crate::held::{HeldSessions, MAX_AGE, PostgresHeld};
+use crate::open_error::OpenError;
+use crate::options::{PostgresOptions, Target};
+use crate::owner::Ownership;
+use crate::pool::{Lease, Pool};
+use crate::schema;
+use crate::settle::{Tokens, Unsettled};
+use crate::sql::Sql;
+use crate::txn::{BEGIN_READER, CAPS, MAX_TRIES, PostgresTxn, part_of, show};
+
+/// Threads that move bytes between sockets and the threads of operations.
+const NETWORK_THREADS: usize = 2;
+/// Most entries that one call of a sweep removes.
+const SWEEP_MAX: usize = 10_000;
+/// Entries of a range whose sizes are added; the rest is estimated.
+const SIZED_ENTRIES: i64 = 10_000;
+/// How much longer the server keeps an idle transaction than the engine uses it.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// A store in a schema of a PostgreSQL database.
+pub struct PostgresEngine {
+    store: Arc<Store>,
+}
+
+/// What the engine and its transactions share.
+pub(crate) struct Store {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) schema: Arc<str>,
+    options: PostgresOptions,
+    conflicts: Arc<ConflictTracker>,
+    held: HeldSessions,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) unsettled: Mutex<Vec<Unsettled>>,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl PostgresEngine {
+    /// Opens the store in a database, and makes its tables if they are missing. The URL is that of
+    /// libpq, for example `postgresql://user@host:5432/database?sslmode=verify-full`.
+    ///
+    /// # Errors
+    /// The reason; no text contains the password.
+    pub fn open(url: &str, options: PostgresOptions) -> Result<Arc<PostgresEngine>, OpenError> {
+        options.check()?;
+        let target = Target::parse(url)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(NETWORK_THREADS)
+            .thread_name("postgres")
+            .enable_all()
+            .build()
+            .map_err(|error| OpenError::Unavailable(error.to_string()))?;
+        let opened = PostgresEngine::open_on(&runtime, target, &options);
+        let pool = match opened {
+            Ok(pool) => pool,
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        let store = Store {
+            pool,
+            schema: options.schema.as_str().into(),
+            options,
+            conflicts: ConflictTracker::new(),
+            held: HeldSessions::default(),
+            tokens: Arc::default(),
+            unsettled: Mutex::default(),
+            runtime: Some(runtime),
+        };
+        Ok(Arc::new(PostgresEngine { store: Arc::new(store) }))
+    }
+
+    fn open_on(
+        runtime: &Runtime,
+        target: Target,
+        options: &PostgresOptions,
+    ) -> Result<Arc<Pool>, OpenError> {
+        let limits = (options.deadline.as_millis(), (MAX_AGE + GRACE).as_millis() as u64);
+        let connector = Connector::new(target, &options.schema, runtime.handle().clone(), limits);
+        let deadline = Instant::now() + options.deadline + options.wait_for_owner;
+        let connection = connector.connect(deadline)?;
+        schema::check_server(&connection, deadline)?;
+        schema::prepare(&connection, &options.schema, deadline)?;
+        let wait = options.wait_for_owner;
+        let owner = Ownership::take(connection, &options.schema, wait, deadline)?;
+        Ok(Pool::new(connector, owner, options.connections))
+    }
+
+    /// A session with an open read-only transaction, whose snapshot was taken.
+    fn begin_reader(&self) -> KvResult<Lease> {
+        let (store, deadline) = (&self.store, self.store.deadline());
+        for tries in 1.. {
+            let lease = store.pool.lease(deadline)?;
+            lease.set_in_transaction(true);
+            match lease.connection().simple(BEGIN_READER, deadline) {
+                Ok(_) => return Ok(lease),
+                Err(Failure::Lost(_)) if tries < MAX_TRIES => {
+                    lease.connection().abandon();
+                    store.pool.drop_idle();
+                }
+                Err(failure) => return Err(failure.into_kv()),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+}
+
+impl Store {
+    /// When a call that begins now must have ended.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.options.deadline
+    }
+
+    /// Executes a single statement, outside of transactions.
+    fn query_once(&self, sql: Sql, params: Params<'_>) -> KvResult<Vec<Row>> {
+        let deadline = self.deadline();
+        for tries in 1.. {
+            let reader = self.pool.reader(deadline)?;
+            match reader.query(sql, params, deadline) {
+                Ok(rows) => return Ok(rows),
+                // It is found closed by the next call, or is closed now.
+                Err(Failure::Lost(_)) if tries < MAX_TRIES => reader.abandon(),
+                Err(failure) => return Err(failure.into_kv()),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// Removes the tokens of commits whose outcome is known, from time to time. It does not wait,
+    /// and a failure only costs space until the next time.
+    pub(crate) fn clean_tokens(&self) {
+        if let Some(below) = self.tokens.cleaned_below()
+            && let Ok(reader) = self.pool.reader(self.deadline())
+        {
+            let schema = &self.schema;
+            reader.send_and_forget(&format!(
+                "delete from \"{schema}\".commits where token < {below}"
+            ));
+        }
+    }
+
+    /// Executes statements without parameters, outside of transactions.
+    fn simple_once(&self, text: &str) -> KvResult<Vec<Option<String>>> {
+        let deadline = self.deadline();
+        let reader = self.pool.reader(deadline)?;
+        reader.simple(text, deadline).map_err(Failure::into_kv)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Dropping a runtime waits for its threads, which is forbidden in a task.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Engine for PostgresEngine {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn caps(&self) -> Caps {
+        CAPS
+    }
+
+    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
+        self.store.pool.check_open()?;
+        let store = self.store.clone();
+        Ok(Box::new(match options.read_only {
+            true => PostgresTxn::reader(store, self.begin_reader()?),
+            // The claims are begun before the snapshot is taken: see the conflict tracker.
+            false => {
+                let claims = store.conflicts.begin();
+                PostgresTxn::writer(store, claims)
+            }
+        }))
+    }
+
+    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        let store = self.store.clone();
+        store.held.make_room(store.options.held_snapshots);
+        let session = store.held.add(self.begin_reader()?);
+        Ok(Arc::new(PostgresHeld { store, session }))
+    }
+
+    fn get_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        show(self.store.query_once(Sql::Get(keyspace), &[&key])?.first(), see)
+    }
+
+    fn get_through_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        let (offset, length) = part_of(named)?;
+        let sql = Sql::GetThrough(keyspace, named.keyspace);
+        let rows = self.store.query_once(sql, &[&key, &named.prefix, &offset, &length])?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        see(column(row, 0)?, optional_column(row, 1)?);
+        Ok(true)
+    }
+
+    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
+        self.store.pool.check_open()?;
+        if range.is_empty() {
+            return Ok(SweepEnd::Done);
+        }
+        let most = max.clamp(1, SWEEP_MAX) as i64;
+        let params: Params<'_> = &[&range.start, &range.end, &most];
+        let rows = self.store.query_once(Sql::Sweep(keyspace), params)?;
+        let more = rows.first().is_some_and(|row| row.try_get(0).unwrap_or(true));
+        Ok(if more { SweepEnd::More } else { SweepEnd::Done })
+    }
+
+    /// Each commit is durable when it returns, as the settings of the server say.
+    fn sync(&self) -> KvResult<()> {
+        self.store.pool.check_open()
+    }
+
+    /// Exact for short ranges; otherwise the planner's estimate of the number of entries.
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
+        self.store.pool.check_open()?;
+        if range.is_empty() {
+            return Ok(0);
+        }
+        let params: Params<'_> = &[&range.start, &range.end, &SIZED_ENTRIES];
+        let rows = self.store.query_once(Sql::Size(keyspace), params)?;
+        let Some(row) = rows.first() else { return Ok(0) };
+        let (entries, bytes) = (number(row, 0)?, number(row, 1)?);
+        let bytes = u64::try_from(bytes).unwrap_or(0);
+        if entries < SIZED_ENTRIES {
+            return Ok(bytes);
+        }
+        let explain = format!(
+            "explain (format json) select from \"{}\".\"{}\" where key >= '\\x{}' and key < '\\x{}'",
+            self.store.schema,
+            keyspace.name(),
+            hex(&range.start),
+            hex(&range.end),
+        );
+        let plan = self.store.simple_once(&explain)?;
+        let estimated = plan.iter().flatten().find_map(|plan| estimated_rows(plan)).unwrap_or(0);
+        Ok(bytes / SIZED_ENTRIES as u64 * estimated.max(SIZED_ENTRIES as u64))
+    }
+
+    fn checkpoint(&self, _: &Path) -> KvResult<()> {
+        Err(KvError::Invalid(
+            "the store is in PostgreSQL: copy it with pg_dump or pg_basebackup".into(),
+        ))
+    }
+
+    fn stats(&self) -> EngineStats {
+        let select = format!(
+            "select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint from pg_class c \
+             join pg_namespace n on n.oid = c.relnamespace \
+             where n.nspname = '{}' and c.relkind = 'r'",
+            self.store.schema
+        );
+        let row = self.store.simple_once(&select).unwrap_or_default();
+        let bytes = row.first().cloned().flatten().and_then(|bytes| bytes.parse().ok());
+        EngineStats { disk_bytes: bytes.unwrap_or(0), ..EngineStats::default() }
+    }
+
+    fn close(&self) -> KvResult<()> {
+        self.store.pool.close();
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The estimated number of rows of the first node of a plan.
+fn estimated_rows(plan: &str) -> Option<u64> {
+    let (_, after) = plan.split_once("\"Plan Rows\": ")?;
+    after.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}

@@ -1,0 +1,214 @@
+//! The connections of the engine: a bounded pool for transactions, and a few that threads share
+//! for single reads.
+//!
+//! A transaction leases a connection from its first statement to its end. When all are leased, the
+//! next transaction waits until one is free, or fails with [`KvError::Unavailable`] at its
+//! deadline. Single reads use connections of their own, because a thread may read a key while it
+//! has a transaction: if both came from the pool, threads could wait for each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use mayfly_kv::{KvError, KvResult};
+use mayfly_work::current;
+use parking_lot::{Condvar, Mutex};
+
+use crate::connection::{Connection, Connector};
+use crate::owner::{self, Ownership};
+
+/// Connections for single reads. The statements of several threads are pipelined on each.
+const READ_CONNECTIONS: usize = 2;
+
+/// All connections but that of the owner lock are made here.
+pub(crate) struct Pool {
+    connector: Connector,
+    owner: Mutex<Ownership>,
+    most: usize,
+    state: Mutex<PoolState>,
+    freed: Condvar,
+    readers: [Mutex<Option<Arc<Connection>>>; READ_CONNECTIONS],
+    next_reader: AtomicUsize,
+}
+
+#[derive(Default)]
+struct PoolState {
+    idle: Vec<Connection>,
+    /// Idle and leased connections, and those that are being made.
+    open: usize,
+    is_closed: bool,
+}
+
+fn closed() -> KvError {
+    KvError::Unavailable("the store is closed".into())
+}
+
+impl Pool {
+    pub(crate) fn new(connector: Connector, owner: Ownership, most: usize) -> Arc<Pool> {
+        Arc::new(Pool {
+            connector,
+            owner: Mutex::new(owner),
+            most,
+            state: Mutex::default(),
+            freed: Condvar::new(),
+            readers: Default::default(),
+            next_reader: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn check_open(&self) -> KvResult<()> {
+        if self.state.lock().is_closed { Err(closed()) } else { Ok(()) }
+    }
+
+    /// The number of this owner of the store.
+    pub(crate) fn owner_number(&self) -> i64 {
+        self.owner.lock().number
+    }
+
+    /// A connection for a transaction.
+    pub(crate) fn lease(self: &Arc<Pool>, deadline: Instant) -> KvResult<Lease> {
+        if let Some(connection) = self.take_idle_or_room(deadline)? {
+            return Ok(Lease::new(connection, self));
+        }
+        // There is room for one more connection, which is counted already.
+        match self.connect(deadline) {
+            Ok(connection) => Ok(Lease::new(connection, self)),
+            Err(error) => {
+                self.forget_one();
+                Err(error)
+            }
+        }
+    }
+
+    /// An idle connection, or `None` when another one may be made.
+    fn take_idle_or_room(&self, deadline: Instant) -> KvResult<Option<Connection>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_closed {
+                return Err(closed());
+            }
+            while let Some(connection) = state.idle.pop() {
+                if connection.is_usable() {
+                    return Ok(Some(connection));
+                }
+                state.open -= 1;
+            }
+            if state.open < self.most {
+                state.open += 1;
+                return Ok(None);
+            }
+            if Instant::now() >= deadline {
+                return Err(KvError::Unavailable(format!(
+                    "all {} connections to PostgreSQL are in use",
+                    self.most
+                )));
+            }
+            // The guard is moved into the wait and back.
+            let mut guard = state;
+            state = current::wait(move || {
+                self.freed.wait_until(&mut guard, deadline);
+                guard
+            });
+        }
+    }
+
+    /// Makes a connection that belongs to the owner of the store.
+    pub(crate) fn connect(&self, deadline: Instant) -> KvResult<Connection> {
+        let number = {
+            let Some(mut owner) = self.owner.try_lock_until(deadline) else {
+                return Err(KvError::Unavailable("PostgreSQL has not answered in time".into()));
+            };
+            if !owner.connection.is_usable() {
+                *owner = Ownership::retake(&self.connector, owner.number, deadline)?;
+            }
+            owner.number
+        };
+        let mut connection = self
+            .connector
+            .connect(deadline)
+            .map_err(|error| KvError::Unavailable(error.to_string()))?;
+        owner::join(&mut connection, &self.connector.schema, number, deadline)?;
+        Ok(connection)
+    }
+
+    /// A connection that several threads use for single statements.
+    pub(crate) fn reader(&self, deadline: Instant) -> KvResult<Arc<Connection>> {
+        self.check_open()?;
+        let at = self.next_reader.fetch_add(1, Ordering::Relaxed) % READ_CONNECTIONS;
+        let Some(mut place) = self.readers[at].try_lock_until(deadline) else {
+            return Err(KvError::Unavailable("PostgreSQL has not answered in time".into()));
+        };
+        match &*place {
+            Some(reader) if reader.is_usable() => Ok(reader.clone()),
+            _ => Ok(place.insert(Arc::new(self.connect(deadline)?)).clone()),
+        }
+    }
+
+    /// Ends the idle connections: after one was found dead, the others probably are, too.
+    pub(crate) fn drop_idle(&self) {
+        let mut state = self.state.lock();
+        let idle = std::mem::take(&mut state.idle);
+        state.open -= idle.len();
+        drop(state);
+        self.freed.notify_all();
+    }
+
+    fn forget_one(&self) {
+        self.state.lock().open -= 1;
+        self.freed.notify_one();
+    }
+
+    /// Ends idle connections, and leased ones when they are returned.
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.drop_idle();
+        for reader in &self.readers {
+            *reader.lock() = None;
+        }
+    }
+}
+
+/// A connection for one transaction; returned to the pool when dropped.
+pub(crate) struct Lease {
+    /// `None` only while it is dropped.
+    connection: Option<Connection>,
+    pool: Arc<Pool>,
+    /// Whether the session may be in a transaction.
+    in_transaction: AtomicBool,
+}
+
+impl Lease {
+    fn new(connection: Connection, pool: &Arc<Pool>) -> Lease {
+        let in_transaction = AtomicBool::new(false);
+        Lease { connection: Some(connection), pool: pool.clone(), in_transaction }
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        match &self.connection {
+            Some(connection) => connection,
+            None => unreachable!("a lease has a connection until it is dropped"),
+        }
+    }
+
+    /// Notes whether a transaction must be rolled back when the lease ends.
+    pub(crate) fn set_in_transaction(&self, in_transaction: bool) {
+        self.in_transaction.store(in_transaction, Ordering::Release);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        if connection.is_usable() && self.in_transaction.load(Ordering::Acquire) {
+            connection.send_and_forget("rollback");
+        }
+        let mut state = self.pool.state.lock();
+        if connection.is_usable() && !state.is_closed {
+            state.idle.push(connection);
+        } else {
+            state.open -= 1;
+        }
+        drop(state);
+        self.pool.freed.notify_one();
+    }
+}

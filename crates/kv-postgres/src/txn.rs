@@ -1,0 +1,364 @@
+//! A transaction: a session of PostgreSQL from the first read on, a write buffer, and claims.
+
+use std::cell::OnceCell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mayfly_kv::conflict::{self, Claims};
+use mayfly_kv::scan::{ScanRequest, merged_scan, stored_scan};
+use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
+use mayfly_kv::{
+    Caps, Direction, EachValue, Guard, InsertCheck, KeyRange, Keyspace, KvError, KvResult,
+    NamedKey, RangesVisitor, ScanEnd, ScanLimit, ThroughVisitor, Txn, Visitor, scan_each,
+};
+use tokio_postgres::Row;
+
+use crate::commit;
+use crate::connection::Params;
+use crate::cursor::{PageCursor, column, number, optional_column};
+use crate::engine::Store;
+use crate::failure::Failure;
+use crate::held::{HeldSession, MAX_AGE};
+use crate::many::{MANY_KEYS, StoredMany};
+use crate::pool::Lease;
+use crate::ranges;
+use crate::sql::Sql;
+
+pub(crate) const CAPS: Caps = Caps {
+    // An entry of a B-tree has at most a third of a page of 8192 bytes.
+    max_key_bytes: 2_600,
+    max_value_bytes: 64 << 20,
+    max_txn_bytes: 256 << 20,
+    max_txn_keys: 4 << 20,
+    max_txn_age_ms: MAX_AGE.as_millis() as u64,
+    durable: true,
+    clusters_records: true,
+    is_remote: true,
+    late_inserts: true,
+};
+
+pub(crate) const BEGIN: &str = "begin isolation level repeatable read";
+/// The select takes the snapshot.
+pub(crate) const BEGIN_READER: &str = "begin isolation level repeatable read read only; select 1";
+
+/// How often the first statement of a transaction is sent again because its connection was dead.
+pub(crate) const MAX_TRIES: usize = 3;
+
+/// The session of a transaction.
+enum TxnSession {
+    /// Leased by the first read.
+    Own(OnceCell<Lease>),
+    /// That of a held snapshot.
+    Held(Arc<HeldSession>),
+}
+
+pub(crate) struct PostgresTxn {
+    pub(crate) store: Arc<Store>,
+    session: TxnSession,
+    pub(crate) buffer: WriteBuffer,
+    /// None when read-only.
+    claims: Option<Claims>,
+    /// Keys that were inserted without a look-up.
+    pub(crate) late: Vec<(Keyspace, Vec<u8>)>,
+    begun: Instant,
+}
+
+impl PostgresTxn {
+    fn new(store: Arc<Store>, session: TxnSession, claims: Option<Claims>) -> PostgresTxn {
+        let (buffer, begun) = (WriteBuffer::new(), Instant::now());
+        PostgresTxn { store, session, buffer, claims, late: Vec::new(), begun }
+    }
+
+    /// A read-only transaction, whose snapshot this session has.
+    pub(crate) fn reader(store: Arc<Store>, lease: Lease) -> PostgresTxn {
+        PostgresTxn::new(store, TxnSession::Own(OnceCell::from(lease)), None)
+    }
+
+    /// A transaction that may write.
+    pub(crate) fn writer(store: Arc<Store>, claims: Claims) -> PostgresTxn {
+        PostgresTxn::new(store, TxnSession::Own(OnceCell::new()), Some(claims))
+    }
+
+    /// A read-only transaction over a held snapshot.
+    pub(crate) fn over(store: Arc<Store>, session: Arc<HeldSession>) -> PostgresTxn {
+        PostgresTxn::new(store, TxnSession::Held(session), None)
+    }
+
+    /// Executes a statement that reads in the transaction; the first one also begins it.
+    pub(crate) fn query(&self, sql: Sql, params: Params<'_>) -> KvResult<Vec<Row>> {
+        let deadline = self.store.deadline();
+        if self.begun.elapsed() > MAX_AGE {
+            return Err(KvError::TooOld);
+        }
+        match &self.session {
+            TxnSession::Held(session) => {
+                let lease = session.lease()?;
+                lease.connection().query(sql, params, deadline).map_err(Failure::into_kv)
+            }
+            TxnSession::Own(place) => match place.get() {
+                Some(lease) => {
+                    lease.connection().query(sql, params, deadline).map_err(Failure::into_kv)
+                }
+                None => self.query_first(place, sql, params),
+            },
+        }
+    }
+
+    /// Nothing depends on the transaction yet, so it may begin again on another connection when the
+    /// first one turns out to be dead.
+    fn query_first(
+        &self,
+        place: &OnceCell<Lease>,
+        sql: Sql,
+        params: Params<'_>,
+    ) -> KvResult<Vec<Row>> {
+        let (deadline, mut tries) = (self.store.deadline(), 0);
+        loop {
+            tries += 1;
+            let lease = self.store.pool.lease(deadline)?;
+            lease.set_in_transaction(true);
+            match lease.connection().query_first(BEGIN, sql, params, deadline) {
+                Ok(rows) => {
+                    let _ = place.set(lease);
+                    return Ok(rows);
+                }
+                Err(Failure::Lost(_)) if tries < MAX_TRIES => {
+                    lease.connection().abandon();
+                    self.store.pool.drop_idle();
+                }
+                Err(failure) => return Err(failure.into_kv()),
+            }
+        }
+    }
+
+    /// The value of a stored key.
+    fn get_stored(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        let rows = self.query(Sql::Get(keyspace), &[&key])?;
+        show(rows.first(), see)
+    }
+}
+
+/// Passes the value of a row, if there is one.
+pub(crate) fn show(row: Option<&Row>, see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
+    let Some(row) = row else { return Ok(false) };
+    see(column(row, 0)?);
+    Ok(true)
+}
+
+/// The parameters of [`Sql::GetThrough`] for a part of the value: its offset and its length.
+pub(crate) fn part_of(named: &NamedKey<'_>) -> KvResult<(i32, i32)> {
+    let offset = i32::try_from(named.part.start);
+    let length = i32::try_from(named.part.len());
+    match (offset, length) {
+        (Ok(offset), Ok(length)) => Ok((offset, length)),
+        _ => Err(KvError::Invalid("a part beyond the largest value".into())),
+    }
+}
+
+impl Txn for PostgresTxn {
+    fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
+        match self.buffer.get(keyspace, key) {
+            Some(OwnWrite::Put(value)) => {
+                see(value);
+                Ok(true)
+            }
+            Some(OwnWrite::Deleted | OwnWrite::Retired) => Ok(false),
+            None => self.get_stored(keyspace, key, see),
+        }
+    }
+
+    fn get_through(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        if let Some(own) = self.buffer.get(keyspace, key) {
+            let OwnWrite::Put(value) = own else { return Ok(false) };
+            let found = match named.of(value) {
+                Some(key) => {
+                    self.get(named.keyspace, &key, &mut |second| see(value, Some(second)))?
+                }
+                None => false,
+            };
+            if !found {
+                see(value, None);
+            }
+            return Ok(true);
+        }
+        let (offset, length) = part_of(named)?;
+        let sql = Sql::GetThrough(keyspace, named.keyspace);
+        let rows = self.query(sql, &[&key, &named.prefix, &offset, &length])?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        let (first, mut second) = (column(row, 0)?, optional_column(row, 1)?);
+        if self.buffer.touches(named.keyspace)
+            && let Some(key) = named.of(first)
+            && let Some(own) = self.buffer.get(named.keyspace, &key)
+        {
+            second = match own {
+                OwnWrite::Put(value) => Some(value),
+                OwnWrite::Deleted | OwnWrite::Retired => None,
+            };
+        }
+        see(first, second);
+        Ok(true)
+    }
+
+    fn count(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        max: usize,
+    ) -> KvResult<(usize, ScanEnd)> {
+        if range.is_empty() {
+            return Ok((0, ScanEnd::Exhausted));
+        }
+        if self.buffer.touches(keyspace) {
+            let (mut entries, limit) = (0, ScanLimit::rows(max));
+            let end = self.scan(keyspace, range, Direction::Forward, limit, &mut |_, _| {
+                entries += 1;
+                ControlFlow::Continue(())
+            })?;
+            return Ok((entries, end));
+        }
+        let max = i64::try_from(max.max(1)).unwrap_or(i64::MAX);
+        let rows = self.query(Sql::Count(keyspace), &[&range.start, &range.end, &max])?;
+        let entries = rows.first().map_or(Ok(0), |row| number(row, 0))?;
+        let mut end = ScanEnd::Exhausted;
+        if entries >= max {
+            let last = [&range.start as _, &range.end as _, &(max - 1) as _];
+            if let Some(row) = self.query(Sql::KeyAt(keyspace), &last)?.first() {
+                end = ScanEnd::More { last_key: column(row, 0)?.to_vec() };
+            }
+        }
+        Ok((usize::try_from(entries).unwrap_or(0), end))
+    }
+
+    fn multi_get(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+        see: &mut EachValue<'_>,
+    ) -> KvResult<()> {
+        for (chunk, first) in keys.chunks(MANY_KEYS).zip((0..).step_by(MANY_KEYS)) {
+            let own: Vec<_> = chunk.iter().map(|key| self.buffer.get(keyspace, key)).collect();
+            let stored = chunk.iter().zip(&own).filter(|(_, own)| own.is_none());
+            let mut stored = StoredMany::new(self, keyspace, stored.map(|(key, _)| *key).collect());
+            for (at, own) in (first..).zip(own) {
+                let flow = match own {
+                    Some(OwnWrite::Put(value)) => see(at, value),
+                    Some(OwnWrite::Deleted | OwnWrite::Retired) => continue,
+                    None => match stored.next()? {
+                        Some(value) => see(at, value),
+                        None => continue,
+                    },
+                };
+                if flow.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd> {
+        if range.is_empty() {
+            return Ok(ScanEnd::Exhausted);
+        }
+        let request = ScanRequest { keyspace, range, direction, limit };
+        merged_scan(&mut PageCursor::hiding(self, request), &self.buffer, request, visit)
+    }
+
+    fn scan_retired(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd> {
+        if range.is_empty() {
+            return Ok(ScanEnd::Exhausted);
+        }
+        let rows = limit.page.min(limit.rows);
+        stored_scan(&mut PageCursor::showing(self, keyspace, range, rows), limit, visit)
+    }
+
+    fn scan_ranges(
+        &self,
+        keyspace: Keyspace,
+        ranges: &[KeyRange],
+        (direction, page): (Direction, usize),
+        visit: &mut RangesVisitor<'_>,
+    ) -> KvResult<(usize, ScanEnd)> {
+        match self.buffer.touches(keyspace) {
+            true => scan_each(self, keyspace, ranges, (direction, page), visit),
+            false => ranges::visit(self, keyspace, ranges, (direction, page), visit),
+        }
+    }
+
+    fn reserve(&mut self, bytes: usize) {
+        self.buffer.reserve(bytes);
+    }
+
+    mayfly_kv::buffered_writes!(CAPS);
+
+    fn insert(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        check: InsertCheck,
+        taken: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        if check == InsertCheck::AtOnce {
+            if self.get_locked(keyspace, key, taken)? {
+                return Ok(false);
+            }
+            self.put(keyspace, key, value, Guard::Derived)?;
+            return Ok(true);
+        }
+        CAPS.check_write(key, value, self.buffer.size())?;
+        conflict::claim(&mut self.claims, keyspace, key, Guard::Checked)?;
+        match self.buffer.get(keyspace, key) {
+            Some(OwnWrite::Put(present)) => {
+                taken(present);
+                return Ok(false);
+            }
+            Some(OwnWrite::Deleted | OwnWrite::Retired) => {}
+            None => self.late.push((keyspace, key.to_vec())),
+        }
+        self.buffer.put(keyspace, key, value);
+        Ok(true)
+    }
+
+    fn commit(mut self: Box<Self>) -> KvResult<()> {
+        self.buffer.check_filled()?;
+        if self.begun.elapsed() > MAX_AGE && !self.buffer.is_empty() {
+            return Err(KvError::TooOld);
+        }
+        let lease = match &mut self.session {
+            TxnSession::Own(place) => place.take(),
+            TxnSession::Held(_) => None,
+        };
+        let result = if self.buffer.is_empty() { Ok(()) } else { commit::commit(&self, lease) };
+        match (self.claims.take(), &result) {
+            (Some(claims), Ok(()) | Err(KvError::CommitUnknown(_))) => claims.publish(),
+            (rolled_back, _) => drop(rolled_back),
+        }
+        result
+    }
+}

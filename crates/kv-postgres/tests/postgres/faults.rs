@@ -1,0 +1,364 @@
+//! What becomes of reads and commits when a connection is cut, the server crashes, or nothing
+//! answers: an acknowledged commit is never lost, and a failed one is never applied.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mayfly_kv::{
+    Direction, Engine, Guard, InsertCheck, Keyspace, KvError, KvResult, ScanLimit, TxnOptions,
+};
+use mayfly_kv_postgres::{PostgresEngine, PostgresOptions};
+
+use crate::proxy::{Cut, Part, Proxy};
+use crate::server::{self, Server};
+
+const RECORD: Keyspace = Keyspace::Record;
+const INDEX: Keyspace = Keyspace::Index;
+
+fn get(engine: &dyn Engine, key: &[u8]) -> KvResult<Option<Vec<u8>>> {
+    let mut found = None;
+    engine.get_once(RECORD, key, &mut |value| found = Some(value.to_vec()))?;
+    Ok(found)
+}
+
+fn put(engine: &dyn Engine, key: &[u8], value: &[u8]) -> KvResult<()> {
+    let mut txn = engine.begin(TxnOptions::default())?;
+    txn.put(RECORD, key, value, Guard::Checked)?;
+    txn.commit()
+}
+
+/// What a test does while a cut is armed. It writes the given value to all keys or to none.
+type Operation = fn(&dyn Engine, &[u8]) -> KvResult<()>;
+
+fn read_in_transaction(engine: &dyn Engine, _: &[u8]) -> KvResult<()> {
+    let txn = engine.begin(TxnOptions::default())?;
+    for _ in 0..2 {
+        let mut found = None;
+        txn.get(RECORD, b"fixed", &mut |value| found = Some(value.to_vec()))?;
+        assert_eq!(found.as_deref(), Some(&b"value"[..]));
+    }
+    Ok(())
+}
+
+fn read_once(engine: &dyn Engine, _: &[u8]) -> KvResult<()> {
+    assert_eq!(get(engine, b"fixed")?.as_deref(), Some(&b"value"[..]));
+    Ok(())
+}
+
+fn read_snapshot(engine: &dyn Engine, _: &[u8]) -> KvResult<()> {
+    let txn = engine.begin(TxnOptions { read_only: true })?;
+    assert!(txn.get(RECORD, b"fixed", &mut |_| ())?);
+    assert!(engine.hold()?.begin()?.get(RECORD, b"fixed", &mut |_| ())?);
+    Ok(())
+}
+
+fn write_blindly(engine: &dyn Engine, value: &[u8]) -> KvResult<()> {
+    let mut txn = engine.begin(TxnOptions::default())?;
+    for key in [b"a", b"b"] {
+        txn.put(RECORD, key, value, Guard::Checked)?;
+    }
+    txn.put(INDEX, b"a", value, Guard::Derived)?;
+    txn.delete(RECORD, b"absent", Guard::Checked)?;
+    txn.commit()
+}
+
+fn read_and_write(engine: &dyn Engine, value: &[u8]) -> KvResult<()> {
+    let mut txn = engine.begin(TxnOptions::default())?;
+    assert!(txn.get_locked(RECORD, b"fixed", &mut |_| ())?);
+    for key in [b"a", b"b"] {
+        txn.put(RECORD, key, value, Guard::Checked)?;
+    }
+    txn.put(INDEX, b"a", value, Guard::Derived)?;
+    txn.commit()
+}
+
+fn insert_taken(engine: &dyn Engine, value: &[u8]) -> KvResult<()> {
+    let mut txn = engine.begin(TxnOptions::default())?;
+    for key in [b"a", b"b"] {
+        txn.put(RECORD, key, value, Guard::Checked)?;
+    }
+    txn.put(INDEX, b"a", value, Guard::Derived)?;
+    let inserted = txn.insert(RECORD, b"fixed", value, InsertCheck::AtCommit, &mut |_| ())?;
+    assert!(inserted, "only the commit can know");
+    let committed = txn.commit();
+    assert!(committed.is_err(), "the key is taken");
+    committed
+}
+
+/// The values of the keys that operations write; asserts that they agree.
+fn written(server: &Server, schema: &str) -> String {
+    let of = |table: &str, key: &str| {
+        server.sql(&format!(
+            "select convert_from(value, 'UTF8') from {schema}.{table} where key = '{key}'"
+        ))
+    };
+    let values = [of("record", "a"), of("record", "b"), of("\"index\"", "a")];
+    assert!(values.iter().all(|value| *value == values[0]), "a part was applied: {values:?}");
+    values[0].clone()
+}
+
+/// Cuts the connection around each message that an operation sends or receives.
+fn cut_everywhere(name: &str, operation: Operation, writes: bool) {
+    let server = server::shared();
+    let proxy = Proxy::start(server.port);
+    let options = PostgresOptions {
+        connections: 4,
+        held_snapshots: 2,
+        deadline: Duration::from_secs(10),
+        ..server::fresh()
+    };
+    let schema = options.schema.clone();
+    let engine = PostgresEngine::open(&server.url_at(proxy.port), options).unwrap();
+    put(&*engine, b"fixed", b"value").unwrap();
+    write_blindly(&*engine, b"0").unwrap();
+    let (mut round, mut cuts, mut failures) = (0_u32, 0, 0);
+    for of_client in [true, false] {
+        for part in [Part::Before, Part::Middle, Part::After] {
+            for message in 0.. {
+                round += 1;
+                let value = round.to_string();
+                // Later rounds begin with a connection that is idle, and prepared statements.
+                let _ = operation(&*engine, value.as_bytes());
+                let before = written(server, &schema);
+                let value = format!("{value}'");
+                let cut = Cut { of_client, message, part };
+                proxy.arm(cut);
+                let begun = Instant::now();
+                let result = operation(&*engine, value.as_bytes());
+                assert!(begun.elapsed() < Duration::from_secs(15), "{name} {cut:?}");
+                let has_cut = proxy.disarm();
+                let after = written(server, &schema);
+                match &result {
+                    Ok(()) if writes => assert_eq!(after, value, "{name} {cut:?}: lost"),
+                    Err(KvError::CommitUnknown(text)) => panic!("{name} {cut:?}: {text}"),
+                    Err(_) => assert_eq!(after, before, "{name} {cut:?}: {result:?}"),
+                    Ok(()) => {}
+                }
+                cuts += usize::from(has_cut);
+                failures += usize::from(result.is_err());
+                if !has_cut {
+                    break;
+                }
+            }
+        }
+    }
+    println!("{name}: {cuts} cuts, {failures} failures");
+    assert!(cuts > 10, "{cuts}");
+}
+
+#[test]
+fn reads_survive_cuts() {
+    cut_everywhere("read in a transaction", read_in_transaction, false);
+    cut_everywhere("read once", read_once, false);
+    cut_everywhere("read of snapshots", read_snapshot, false);
+}
+
+#[test]
+fn blind_commits_survive_cuts() {
+    cut_everywhere("blind writes", write_blindly, true);
+}
+
+#[test]
+fn commits_after_reads_survive_cuts() {
+    cut_everywhere("read and write", read_and_write, true);
+}
+
+#[test]
+fn inserts_of_taken_keys_survive_cuts() {
+    cut_everywhere("insert of a taken key", insert_taken, true);
+}
+
+#[test]
+fn a_stalled_network_ends_calls_at_their_deadline_and_no_commit_comes_late() {
+    let server = server::shared();
+    let proxy = Proxy::start(server.port);
+    let deadline = Duration::from_secs(1);
+    let options = PostgresOptions { deadline, ..server::fresh() };
+    let schema = options.schema.clone();
+    let engine = PostgresEngine::open(&server.url_at(proxy.port), options).unwrap();
+    put(&*engine, b"fixed", b"value").unwrap();
+    write_blindly(&*engine, b"0").unwrap();
+    proxy.stall(true);
+    let begun = Instant::now();
+    assert!(matches!(get(&*engine, b"fixed"), Err(KvError::Unavailable(_))));
+    assert!(begun.elapsed() < 3 * deadline, "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    let result = write_blindly(&*engine, b"1");
+    assert!(matches!(result, Err(KvError::CommitUnknown(_))), "{result:?}");
+    assert!(begun.elapsed() < 4 * deadline, "{:?}", begun.elapsed());
+    assert!(matches!(put(&*engine, b"x", b"1"), Err(KvError::Unavailable(_))));
+    // Then the messages arrive after all: the commit is applied now or never.
+    proxy.stall(false);
+    while put(&*engine, b"x", b"2").is_err() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let settled = written(server, &schema);
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(written(server, &schema), settled);
+    write_blindly(&*engine, b"2").unwrap();
+    assert_eq!(written(server, &schema), "2");
+}
+
+#[test]
+fn a_crash_of_the_server_loses_no_acknowledged_commit() {
+    let mut server = Server::start();
+    let options = PostgresOptions { deadline: Duration::from_secs(20), ..server::fresh() };
+    let engine = PostgresEngine::open(&server.url(), options).unwrap();
+    let is_over = AtomicBool::new(false);
+    let write = |writer: u8| {
+        let mut outcomes = Vec::new();
+        for n in 0..u32::MAX {
+            if is_over.load(Ordering::SeqCst) {
+                break;
+            }
+            let key = [&[writer][..], &n.to_be_bytes()].concat();
+            outcomes.push((key.clone(), put(&*engine, &key, b"v")));
+        }
+        outcomes
+    };
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let writers: Vec<_> = (0..4).map(|writer| scope.spawn(move || write(writer))).collect();
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(400));
+            server.crash();
+            server.run();
+        }
+        thread::sleep(Duration::from_millis(400));
+        is_over.store(true, Ordering::SeqCst);
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    let (mut applied, mut failed) = (0, 0);
+    for (key, result) in outcomes {
+        let is_there = get(&*engine, &key).unwrap().is_some();
+        match result {
+            Ok(()) => assert!(is_there, "an acknowledged commit is lost"),
+            Err(KvError::CommitUnknown(_)) => {}
+            Err(error) => assert!(!is_there, "a failed commit was applied: {error}"),
+        }
+        applied += usize::from(is_there);
+        failed += usize::from(!is_there);
+    }
+    println!("{applied} commits applied, {failed} failed");
+    assert!(applied > 100);
+}
+
+#[test]
+fn when_all_connections_are_in_use_a_call_fails_at_its_deadline() {
+    let deadline = Duration::from_millis(300);
+    let options =
+        PostgresOptions { connections: 2, held_snapshots: 1, deadline, ..server::fresh() };
+    let engine = PostgresEngine::open(&server::shared().url(), options).unwrap();
+    put(&*engine, b"k", b"1").unwrap();
+    let readers: Vec<_> =
+        (0..2).map(|_| engine.begin(TxnOptions { read_only: true }).unwrap()).collect();
+    let refused = engine.begin(TxnOptions { read_only: true }).err();
+    assert!(matches!(&refused, Some(KvError::Unavailable(text)) if text.contains("in use")));
+    assert!(matches!(put(&*engine, b"k", b"2"), Err(KvError::Unavailable(_))));
+    assert_eq!(get(&*engine, b"k"), Ok(Some(b"1".to_vec())), "single reads have their own");
+    drop(readers);
+    put(&*engine, b"k", b"3").unwrap();
+    // The oldest held snapshot makes room for a newer one.
+    let (first, reader) = (engine.hold().unwrap(), engine.hold().unwrap());
+    assert_eq!(first.begin().err(), Some(KvError::TooOld));
+    assert_eq!(reader.begin().unwrap().get(RECORD, b"k", &mut |_| ()), Ok(true));
+}
+
+#[test]
+fn a_cancelled_statement_and_an_ended_session() {
+    let server = server::shared();
+    let deadline = Duration::from_secs(3);
+    let options = PostgresOptions { deadline, ..server::fresh() };
+    let schema = options.schema.clone();
+    let url = format!("{}&application_name=faulty", server.url());
+    let engine = PostgresEngine::open(&url, options).unwrap();
+    put(&*engine, b"fixed", b"value").unwrap();
+    let all = "from pg_stat_activity where application_name = 'faulty'";
+    for signal in ["pg_cancel_backend", "pg_terminate_backend"] {
+        for round in 0..5 {
+            assert_ne!(server.sql(&format!("select count({signal}(pid)) {all}")), "0");
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(get(&*engine, b"fixed"), Ok(Some(b"value".to_vec())), "{signal} {round}");
+            put(&*engine, b"k", b"1").unwrap();
+        }
+    }
+    // A statement that waits for a lock is cancelled, and one of a lost session is not repeated.
+    for (signal, n) in [("pg_cancel_backend", b"1"), ("pg_terminate_backend", b"2")] {
+        let blocker = thread::spawn({
+            let schema = schema.clone();
+            move || {
+                server::shared().sql(&format!(
+                    "begin; lock table {schema}.record; select pg_sleep(1.5); commit"
+                ))
+            }
+        });
+        thread::sleep(Duration::from_millis(300));
+        let writer = thread::spawn({
+            let engine = engine.clone();
+            move || write_blindly(&*engine, n)
+        });
+        thread::sleep(Duration::from_millis(300));
+        let waiting = format!("{all} and wait_event_type = 'Lock'");
+        assert_eq!(server.sql(&format!("select count({signal}(pid)) {waiting}")), "1");
+        let result = writer.join().unwrap();
+        blocker.join().unwrap();
+        match signal {
+            "pg_cancel_backend" => {
+                assert_eq!(result, Err(KvError::Timeout));
+                assert_eq!(written(server, &schema), "");
+            }
+            // It is sent again on another connection.
+            _ => {
+                assert_eq!(result, Ok(()));
+                assert_eq!(written(server, &schema), "2");
+            }
+        }
+    }
+}
+
+#[test]
+fn large_values_and_long_keys() {
+    let engine = server::open();
+    let caps = engine.caps();
+    // Random bytes: compression does not make them fit.
+    let mut state = 1_u64;
+    let mut random = |bytes: usize| -> Vec<u8> {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 40) as u8 & 0x7F
+        };
+        (0..bytes).map(|_| next()).collect()
+    };
+    for keyspace in Keyspace::ALL {
+        let (key, value) = (random(caps.max_key_bytes), random(1000));
+        let mut txn = engine.begin(TxnOptions::default()).unwrap();
+        txn.put(keyspace, &key, &value, Guard::Checked).unwrap();
+        txn.commit().unwrap();
+        let mut found = Vec::new();
+        engine.get_once(keyspace, &key, &mut |value| found = value.to_vec()).unwrap();
+        assert!(found == value, "{keyspace:?}");
+    }
+    let large = random(16 << 20);
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    for key in 0..3_u8 {
+        txn.put(RECORD, &[key], &large, Guard::Checked).unwrap();
+    }
+    txn.commit().unwrap();
+    let txn = engine.begin(TxnOptions::default()).unwrap();
+    let range = mayfly_kv::KeyRange { start: vec![0], end: vec![3] };
+    let mut seen = 0;
+    txn.scan(RECORD, &range, Direction::Backward, ScanLimit::ALL, &mut |_, value| {
+        assert!(value == large);
+        seen += 1;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    txn.multi_get(RECORD, &[&[2], &[7], &[0], &[1]], &mut |_, value| {
+        assert!(value == large);
+        seen += 1;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(seen, 6);
+}
