@@ -32,6 +32,8 @@ pub enum OpenError {
     Encoding(String),
     /// The server is a standby, or its transactions are read-only.
     ReadOnly,
+    /// Commits do not wait for the disk (`synchronous_commit` is off).
+    Asynchronous,
     /// Another server has the store open; names its connection.
     InUse(String),
     /// A newer build wrote it, in this format.
@@ -80,6 +82,9 @@ impl fmt::Display for OpenError {
             OpenError::ReadOnly => {
                 f.write_str("the server is a standby or read-only; connect to the primary")
             }
+            OpenError::Asynchronous => f.write_str(
+                "synchronous_commit is off for this user, so that acknowledged writes could be lost",
+            ),
             OpenError::InUse(by) => write!(f, "another server has the store open: {by}"),
             OpenError::NewerFormat(found) => {
                 write!(f, "a newer version wrote it in format {found}, this one reads {FORMAT}")

@@ -43,7 +43,8 @@ pub(crate) fn check_server(connection: &Connection, deadline: Instant) -> Result
     let row = connection.open_with(
         "select to_regproc('pg_catalog.pg_current_xact_id') is not null, \
          current_setting('server_encoding'), \
-         pg_is_in_recovery() or current_setting('transaction_read_only')::bool",
+         pg_is_in_recovery() or current_setting('transaction_read_only')::bool, \
+         current_setting('synchronous_commit')",
         deadline,
     )?;
     let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
@@ -55,6 +56,9 @@ pub(crate) fn check_server(connection: &Connection, deadline: Instant) -> Result
     }
     if text(2) != "f" {
         return Err(OpenError::ReadOnly);
+    }
+    if text(3) == "off" {
+        return Err(OpenError::Asynchronous);
     }
     Ok(())
 }

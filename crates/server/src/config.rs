@@ -34,8 +34,17 @@ const MAX_CONNECTIONS: usize = 20_000;
 pub enum EngineChoice {
     /// The embedded engine.
     Rocksdb,
+    /// A PostgreSQL database. The data folder has temporary files only.
+    Postgres,
     /// Data in memory, which is lost when the process ends.
     Memory,
+}
+
+impl EngineChoice {
+    /// Whether the server uses the data folder.
+    pub fn has_folder(self) -> bool {
+        self != EngineChoice::Memory
+    }
 }
 
 /// The configuration of a server.
@@ -55,6 +64,10 @@ pub struct Config {
     pub db_path: PathBuf,
     /// The storage engine.
     pub engine: EngineChoice,
+    /// The URL of the database, for [`EngineChoice::Postgres`].
+    pub storage_url: Option<SecretString>,
+    /// The largest number of connections to the database for transactions and snapshots.
+    pub storage_connections: usize,
     /// Memory for cached blocks and unflushed writes together, in bytes.
     pub cache_bytes: usize,
     /// Disk space that is reserved for deletions and for the start, in bytes.
@@ -149,8 +162,12 @@ impl Config {
             db_path: PathBuf::from(layers.text("storage.dbPath")?),
             engine: match layers.text("storage.engine")?.as_str() {
                 "memory" => EngineChoice::Memory,
+                "postgres" => EngineChoice::Postgres,
                 _ => EngineChoice::Rocksdb,
             },
+            storage_url: optional("storage.url")?.map(SecretString::from),
+            storage_connections: usize::try_from(layers.integer("storage.connections")?)
+                .unwrap_or_default(),
             cache_bytes: (layers.number(layers::CACHE_SIZE)? * f64::from(1 << 30)) as usize,
             reserve_bytes: layers.integer("storage.diskReserveMB")?.unsigned_abs() << 20,
             oplog_bytes: layers.integer("replication.oplogSizeMB")?.unsigned_abs() << 20,
@@ -366,7 +383,7 @@ mod tests {
         fails(&["--port", "70000"], &[], "flag --port: net.port: 70000 is not between 0 and 65535");
         let text = "unknown environment variable MAYFLYDB_PROT (did you mean 'MAYFLYDB_PORT'?)";
         fails(&[], &[("MAYFLYDB_PROT", "1")], text);
-        let text = "flag --storageEngine: storage.engine: 'mmapv1' is not one of rocksdb, memory";
+        let text = "flag --storageEngine: storage.engine: 'mmapv1' is not one of rocksdb, postgres, memory";
         fails(&["--storageEngine", "mmapv1"], &[], text);
         let text = "flag --setParameter: ttlMonitorSleepSecs: 0";
         let error = collect(&["--setParameter", "ttlMonitorSleepSecs=0"], &[]).unwrap_err();

@@ -16,7 +16,7 @@ use mayfly_kv_rocksdb::{
 use crate::Config;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
-use crate::{permissions, processes};
+use crate::{database, permissions, processes};
 
 /// The folder of spill files in the data folder.
 pub(crate) const SPILL_FOLDER: &str = SCRATCH_FOLDER;
@@ -45,7 +45,7 @@ const MIGRATE: &str = "to bring its data over, start the version that wrote it, 
 /// Refuses a folder of another program; changes nothing.
 pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     let folder = &config.db_path;
-    if config.engine == EngineChoice::Memory || folder.join(FORMAT_FILE).exists() {
+    if !config.engine.has_folder() || folder.join(FORMAT_FILE).exists() {
         return Ok(());
     }
     if folder.join(UNFINISHED_FORMAT_FILE).exists() {
@@ -63,16 +63,39 @@ pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the engine in a folder, which is created if it is missing.
+/// Opens the engine. The folder is created if it is missing.
 pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<dyn Engine>> {
-    if config.engine == EngineChoice::Memory {
-        return Ok(Arc::new(MemoryEngine::new()));
+    match config.engine {
+        EngineChoice::Memory => Ok(Arc::new(MemoryEngine::new())),
+        EngineChoice::Postgres => {
+            prepare(config)?;
+            database::open(config)
+        }
+        EngineChoice::Rocksdb => {
+            let folder = &config.db_path;
+            // Checked before anything is written: RocksDB starts a new log file before it tries the
+            // lock.
+            if let Some(holder) = processes::holding_lock(&folder.join(LOCK_FILE)) {
+                return Err(in_use(config, Some(holder)));
+            }
+            prepare(config)?;
+            let options = RocksOptions {
+                cache_bytes: config.cache_bytes,
+                max_open_files,
+                reserve_bytes: config.reserve_bytes,
+                ..RocksOptions::default()
+            };
+            match RocksEngine::open(folder, options) {
+                Ok(engine) => Ok(engine),
+                Err(error) => Err(open_failed(config, error)),
+            }
+        }
     }
+}
+
+/// Creates the folder if it is missing, restricts access to it, and checks that it can be written.
+fn prepare(config: &Config) -> anyhow::Result<()> {
     let folder = &config.db_path;
-    // Checked before anything is written: RocksDB starts a new log file before it tries the lock.
-    if let Some(holder) = processes::holding_lock(&folder.join(LOCK_FILE)) {
-        return Err(in_use(config, Some(holder)));
-    }
     fs::create_dir_all(folder).map_err(|error| unusable(config, error))?;
     if !config.honor_system_umask {
         let restricted = permissions::restrict(folder).map_err(|error| unusable(config, error))?;
@@ -87,16 +110,8 @@ pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<d
     let probe = folder.join(".write-test");
     // The engine handles a full disk: it has a reserve for being opened.
     match fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)) {
-        Err(error) if !is_full(&error) => return Err(unusable(config, error)),
-        Ok(()) | Err(_) => {}
-    }
-    let cache_bytes = config.cache_bytes;
-    let reserve_bytes = config.reserve_bytes;
-    let options =
-        RocksOptions { cache_bytes, max_open_files, reserve_bytes, ..RocksOptions::default() };
-    match RocksEngine::open(folder, options) {
-        Ok(engine) => Ok(engine),
-        Err(error) => Err(open_failed(config, error)),
+        Err(error) if !is_full(&error) => Err(unusable(config, error)),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -157,6 +172,9 @@ const RESTORE: &str = "check the disk and restore the folder from a backup";
 /// The failure for an error of the store.
 pub(crate) fn store_failed(config: &Config, error: &mayfly_base::Error) -> anyhow::Error {
     use mayfly_base::ErrorCode;
+    if config.engine == EngineChoice::Postgres {
+        return database::store_failed(error);
+    }
     let (kind, advice) = match error.code() {
         ErrorCode::UnsupportedFormat => (
             FailureKind::Incompatible,

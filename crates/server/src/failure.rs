@@ -18,9 +18,10 @@ pub enum FailureKind {
     Damage = 14,
     /// An address cannot be listened on.
     Listen = 48,
-    /// The data folder belongs to another program or to another version.
+    /// The data belongs to another program or to another version.
     Incompatible = 62,
-    /// A folder cannot be used: missing rights, a full disk, or in use by another process.
+    /// A folder or a database cannot be used: missing rights, a full disk, not reachable, or in use by
+    /// another process.
     Folder = 100,
 }
 

@@ -26,7 +26,6 @@ use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
 use crate::Config;
-use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 
 /// The marker file in the data folder during the first start.
@@ -198,7 +197,7 @@ fn failure(advice: &str) -> Failure {
 
 /// The path of the marker file; `None` if data is in memory only.
 fn note(config: &Config) -> Option<PathBuf> {
-    (config.engine != EngineChoice::Memory).then(|| config.db_path.join(NOTE))
+    config.engine.has_folder().then(|| config.db_path.join(NOTE))
 }
 
 /// The value of a variable, or of the file in the variable with the suffix `_FILE`. An empty value

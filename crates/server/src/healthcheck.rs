@@ -21,7 +21,6 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
 use serde_json::json;
 
-use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::{Config, TlsMode};
 
@@ -94,10 +93,8 @@ impl Drop for Announcement {
 
 /// The server that the configuration of this process describes.
 fn configured(config: &Config) -> Reachable {
-    let announced = match config.engine {
-        EngineChoice::Memory => None,
-        EngineChoice::Rocksdb => Announcement::read(&config.db_path),
-    };
+    let announced =
+        config.engine.has_folder().then(|| Announcement::read(&config.db_path)).flatten();
     let means = |announced: &Reachable| {
         let port = announced.address.port();
         config.port_is_default || config.port == 0 || config.port == port

@@ -14,6 +14,7 @@ pub mod config;
 mod connection;
 pub mod daemon;
 mod data_folder;
+mod database;
 mod descriptors;
 pub mod failure;
 mod first_start;

@@ -136,6 +136,7 @@ fn log_ready(running: &Running, config: &Config, began: Instant) {
             let folder = std::fs::canonicalize(&config.db_path);
             format!("data in {}", folder.unwrap_or_else(|_| config.db_path.clone()).display())
         }
+        EngineChoice::Postgres => "data in PostgreSQL".to_owned(),
         EngineChoice::Memory => "data in memory only".to_owned(),
     };
     tracing::info!(

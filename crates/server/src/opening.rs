@@ -73,9 +73,9 @@ pub(crate) fn configure(service: &Arc<Service>, config: &Config) -> anyhow::Resu
     // A quarter of the engine's memory is for records, which Rust's allocator counts.
     mayfly_service::limit_memory(match config.engine {
         EngineChoice::Rocksdb => config.cache_bytes / 4 * 3,
-        EngineChoice::Memory => 0,
+        EngineChoice::Postgres | EngineChoice::Memory => 0,
     });
-    if config.engine != EngineChoice::Memory {
+    if config.engine.has_folder() {
         let folder = config.db_path.join(SPILL_FOLDER);
         // Left by a crash of the previous run.
         let _ = std::fs::remove_dir_all(&folder);

@@ -300,7 +300,7 @@ fn warn_if_open(config: &Config, addresses: &[SocketAddr]) {
 
 /// Writes the address of this server for `--healthcheck`.
 fn announce(config: &Config, addresses: &[SocketAddr]) -> Option<Announcement> {
-    if config.engine == EngineChoice::Memory {
+    if !config.engine.has_folder() {
         return None;
     }
     let written = Announcement::write(config, addresses);

@@ -51,9 +51,15 @@ pub struct Flags {
     /// Folder of the data [default: ./data]
     #[arg(long)]
     pub(super) dbpath: Option<String>,
-    /// rocksdb or memory [default: rocksdb]
+    /// rocksdb, postgres or memory [default: rocksdb]
     #[arg(long = "storageEngine", value_name = "ENGINE")]
     pub(super) storage_engine: Option<String>,
+    /// URL of the PostgreSQL database, for the engine postgres
+    #[arg(long = "storageUrl", value_name = "URL")]
+    pub(super) storage_url: Option<String>,
+    /// Most connections to that database for transactions and snapshots [default: 32]
+    #[arg(long = "storageConnections", value_name = "NUMBER")]
+    pub(super) storage_connections: Option<String>,
     /// Memory for cached blocks and unflushed writes, in GB [default: a quarter of the memory]
     #[arg(long = "cacheSizeGB", alias = "wiredTigerCacheSizeGB", value_name = "GB")]
     pub(super) cache_size_gb: Option<String>,
@@ -195,6 +201,8 @@ impl Flags {
             ("tlsDisabledProtocols", &self.tls_disabled_protocols),
             ("dbpath", &self.dbpath),
             ("storageEngine", &self.storage_engine),
+            ("storageUrl", &self.storage_url),
+            ("storageConnections", &self.storage_connections),
             ("cacheSizeGB", &self.cache_size_gb),
             ("replSet", &self.repl_set),
             ("advertise", &self.advertise),

@@ -1,0 +1,90 @@
+//! Opening the store in a PostgreSQL database, for the engine `postgres`.
+
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use mayfly_base::ErrorCode;
+use mayfly_kv::Engine;
+use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions};
+use secrecy::ExposeSecret;
+
+use crate::Config;
+use crate::failure::{Failure, FailureKind};
+
+/// What the server tries; the URL may contain a password and is not shown.
+const TRIED: &str = "cannot open the store in PostgreSQL";
+const CORRECT_URL: &str = "correct --storageUrl";
+const UPGRADE: &str = "name another database with --storageUrl, or start the other version";
+
+/// Opens the store, and makes its schema if the database has none.
+///
+/// # Errors
+/// A [`Failure`] with advice for each reason.
+pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
+    let Some(url) = &config.storage_url else {
+        let advice = "name the database with --storageUrl postgresql://user@host:5432/database";
+        let failure = Failure::new(FailureKind::Options, TRIED, advice);
+        return Err(anyhow!("the engine postgres needs a URL").context(failure));
+    };
+    if config.repl_set.is_some() {
+        let advice = "leave --replSet out: PostgreSQL replicates the data";
+        let failure = Failure::new(FailureKind::Options, TRIED, advice);
+        return Err(anyhow!("a replica set needs the embedded engine").context(failure));
+    }
+    let connections = config.storage_connections;
+    let options = PostgresOptions { connections, ..PostgresOptions::default() };
+    match PostgresEngine::open(url.expose_secret(), options) {
+        Ok(engine) => Ok(engine),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn failed(error: OpenError) -> anyhow::Error {
+    let (kind, advice) = match &error {
+        OpenError::Options(_) => (FailureKind::Options, CORRECT_URL),
+        OpenError::PasswordFile(_) => {
+            (FailureKind::Options, "correct passfile= in --storageUrl, or PGPASSFILE")
+        }
+        OpenError::Tls(_) => {
+            (FailureKind::Options, "correct sslmode= and sslrootcert= in --storageUrl")
+        }
+        OpenError::Login(_) => {
+            (FailureKind::General, "correct the user in --storageUrl, and passfile= or PGPASSWORD")
+        }
+        OpenError::NoDatabase(_) => {
+            (FailureKind::General, "create it (createdb), or name another in --storageUrl")
+        }
+        OpenError::NoRights(_) => (
+            FailureKind::General,
+            "grant the user CREATE on the database, or create the schema mayflydb with this user as its owner",
+        ),
+        OpenError::Asynchronous => {
+            (FailureKind::General, "set synchronous_commit to on or remote_apply for this user")
+        }
+        OpenError::ServerTooOld(_) | OpenError::NotPostgres(_) | OpenError::Encoding(_) => (
+            FailureKind::Incompatible,
+            "use a database with the encoding UTF8 in PostgreSQL 15 or newer",
+        ),
+        OpenError::NewerFormat(_) | OpenError::OlderFormat(_) | OpenError::Foreign(_) => {
+            (FailureKind::Incompatible, UPGRADE)
+        }
+        OpenError::ReadOnly => (FailureKind::Folder, "name the primary in --storageUrl"),
+        OpenError::InUse(_) => (FailureKind::Folder, "stop that server: one runs at a time"),
+        OpenError::Unavailable(_) => {
+            (FailureKind::Folder, "start the database, or correct --storageUrl")
+        }
+    };
+    anyhow!(error).context(Failure::new(kind, TRIED, advice))
+}
+
+/// The failure for an error of the store after the engine was opened.
+pub(crate) fn store_failed(error: &mayfly_base::Error) -> anyhow::Error {
+    let (kind, advice) = match error.code() {
+        ErrorCode::UnsupportedFormat => (FailureKind::Incompatible, UPGRADE),
+        ErrorCode::DataCorruptionDetected => {
+            (FailureKind::Damage, "restore the database from a backup")
+        }
+        _ => (FailureKind::Folder, "start the database, or correct --storageUrl"),
+    };
+    anyhow!("{}", error.message()).context(Failure::new(kind, TRIED, advice))
+}
