@@ -49,7 +49,7 @@ enum Sent {
     /// Nothing was applied.
     Refused(KvError),
     /// The connection was lost before COMMIT was sent: nothing was applied.
-    NotSent(Failure),
+    Unsent(Failure),
     /// COMMIT was sent, and its reply did not come.
     Unknown(String),
 }
@@ -60,6 +60,7 @@ pub(crate) fn commit(txn: &PostgresTxn, bound: Option<Lease>) -> KvResult<()> {
     let (store, deadline) = (&txn.store, txn.store.deadline());
     settle::settle_earlier(store, deadline)?;
     let batches = batches(&txn.buffer, &txn.late);
+    store.openings.wait_before_commit();
     let (is_bound, mut bound, mut tries) = (bound.is_some(), bound, 0);
     loop {
         tries += 1;
@@ -76,8 +77,8 @@ pub(crate) fn commit(txn: &PostgresTxn, bound: Option<Lease>) -> KvResult<()> {
                 return Ok(());
             }
             Sent::Refused(error) => return Err(error),
-            Sent::NotSent(failure @ Failure::Lost(_)) => failure,
-            Sent::NotSent(failure) => return Err(failure.into_kv()),
+            Sent::Unsent(failure @ Failure::Lost(_)) => failure,
+            Sent::Unsent(failure) => return Err(failure.into_kv()),
             Sent::Unknown(text) => {
                 lease.connection().abandon();
                 if settle::settle(store, lease.connection().session, token, &text)? {
@@ -109,7 +110,7 @@ fn send(
         .collect();
     let statements = match statements {
         Ok(statements) => statements,
-        Err(failure) => return Sent::NotSent(failure),
+        Err(failure) => return Sent::Unsent(failure),
     };
     lease.set_in_transaction(true);
     let (mut first, mut is_begun) = (0, false);
@@ -156,7 +157,7 @@ fn replies(
 ) -> Sent {
     let lost = |failure: Failure| match has_commit {
         true => Sent::Unknown(failure.into_kv().to_string()),
-        false => Sent::NotSent(failure),
+        false => Sent::Unsent(failure),
     };
     let of_commit = if has_commit { calls.len() - 1 } else { usize::MAX };
     let replies = match block_on(Pipeline::new(calls), deadline, Patience::UntilDeadline) {

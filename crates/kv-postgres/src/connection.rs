@@ -267,6 +267,15 @@ impl Connection {
         // The first poll puts the message into the queue of the connection.
         let _ = call.poll(&mut Context::from_waker(std::task::Waker::noop()));
     }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The runtime of the engine.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.connector.runtime
+    }
 }
 
 /// A statement that is sent by its first poll.

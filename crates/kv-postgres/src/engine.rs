@@ -18,13 +18,14 @@ use crate::cursor::{column, number, optional_column};
 use crate::failure::Failure;
 use crate::held::{HeldSessions, MAX_AGE, PostgresHeld};
 use crate::open_error::OpenError;
+use crate::opening::Openings;
 use crate::options::{PostgresOptions, Target};
 use crate::owner::Ownership;
 use crate::pool::{Lease, Pool};
 use crate::schema;
 use crate::settle::{Tokens, Unsettled};
 use crate::sql::Sql;
-use crate::txn::{BEGIN_READER, CAPS, MAX_TRIES, PostgresTxn, part_of, show};
+use crate::txn::{CAPS, MAX_TRIES, PostgresTxn, part_of, show};
 
 /// Threads that move bytes between sockets and the threads of operations.
 const NETWORK_THREADS: usize = 2;
@@ -47,6 +48,7 @@ pub(crate) struct Store {
     options: PostgresOptions,
     conflicts: Arc<ConflictTracker>,
     held: HeldSessions,
+    pub(crate) openings: Arc<Openings>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) unsettled: Mutex<Vec<Unsettled>>,
     /// `None` only while it is dropped.
@@ -82,6 +84,7 @@ impl PostgresEngine {
             options,
             conflicts: ConflictTracker::new(),
             held: HeldSessions::default(),
+            openings: Arc::default(),
             tokens: Arc::default(),
             unsettled: Mutex::default(),
             runtime: Some(runtime),
@@ -106,18 +109,20 @@ impl PostgresEngine {
     }
 
     /// A session with an open read-only transaction, whose snapshot was taken.
-    fn begin_reader(&self) -> KvResult<Lease> {
+    fn begin_held(&self) -> KvResult<Lease> {
         let (store, deadline) = (&self.store, self.store.deadline());
         for tries in 1.. {
             let lease = store.pool.lease(deadline)?;
-            lease.set_in_transaction(true);
-            match lease.connection().simple(BEGIN_READER, deadline) {
-                Ok(_) => return Ok(lease),
+            match store.openings.begin(&lease, None).wait(deadline) {
+                Ok(()) => return Ok(lease),
                 Err(Failure::Lost(_)) if tries < MAX_TRIES => {
                     lease.connection().abandon();
                     store.pool.drop_idle();
                 }
-                Err(failure) => return Err(failure.into_kv()),
+                Err(failure) => {
+                    lease.connection().abandon();
+                    return Err(failure.into_kv());
+                }
             }
         }
         unreachable!("the last try returns")
@@ -188,7 +193,11 @@ impl Engine for PostgresEngine {
         self.store.pool.check_open()?;
         let store = self.store.clone();
         Ok(Box::new(match options.read_only {
-            true => PostgresTxn::reader(store, self.begin_reader()?),
+            true => {
+                let lease = store.pool.lease(store.deadline())?;
+                let opening = store.openings.begin(&lease, None);
+                PostgresTxn::reader(store, lease, opening)
+            }
             // The claims are begun before the snapshot is taken: see the conflict tracker.
             false => {
                 let claims = store.conflicts.begin();
@@ -200,7 +209,7 @@ impl Engine for PostgresEngine {
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
         let store = self.store.clone();
         store.held.make_room(store.options.held_snapshots);
-        let session = store.held.add(self.begin_reader()?);
+        let session = store.held.add(self.begin_held()?);
         Ok(Arc::new(PostgresHeld { store, session }))
     }
 

@@ -7,6 +7,7 @@
 //! sent when, and what happens when a connection is lost.
 //!
 //! * [`PostgresEngine`]: `engine`; its transactions: `txn`; a page of a scan: `cursor`.
+//! * Read-only transactions that are beginning: `opening`.
 //! * What a commit sends: `commit`; a commit whose reply was lost: `settle`.
 //! * Snapshots that outlive a transaction: `held`.
 //! * Connections: `pool`; one of them: `connection`; waiting for it: `wait`; TLS: `tls`.
@@ -22,6 +23,7 @@ mod failure;
 mod held;
 mod many;
 mod open_error;
+mod opening;
 mod options;
 mod owner;
 mod password;

@@ -72,7 +72,7 @@ impl Pool {
         }
         // There is room for one more connection, which is counted already.
         match self.connect(deadline) {
-            Ok(connection) => Ok(Lease::new(connection, self)),
+            Ok(connection) => Ok(Lease::new(Box::new(connection), self)),
             Err(error) => {
                 self.forget_one();
                 Err(error)
@@ -81,7 +81,7 @@ impl Pool {
     }
 
     /// An idle connection, or `None` when another one may be made.
-    fn take_idle_or_room(&self, deadline: Instant) -> KvResult<Option<Connection>> {
+    fn take_idle_or_room(&self, deadline: Instant) -> KvResult<Option<Box<Connection>>> {
         let mut state = self.state.lock();
         loop {
             if state.is_closed {
@@ -89,7 +89,7 @@ impl Pool {
             }
             while let Some(connection) = state.idle.pop() {
                 if connection.is_usable() {
-                    return Ok(Some(connection));
+                    return Ok(Some(Box::new(connection)));
                 }
                 state.open -= 1;
             }
@@ -171,14 +171,14 @@ impl Pool {
 /// A connection for one transaction; returned to the pool when dropped.
 pub(crate) struct Lease {
     /// `None` only while it is dropped.
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     pool: Arc<Pool>,
     /// Whether the session may be in a transaction.
     in_transaction: AtomicBool,
 }
 
 impl Lease {
-    fn new(connection: Connection, pool: &Arc<Pool>) -> Lease {
+    fn new(connection: Box<Connection>, pool: &Arc<Pool>) -> Lease {
         let in_transaction = AtomicBool::new(false);
         Lease { connection: Some(connection), pool: pool.clone(), in_transaction }
     }
@@ -204,7 +204,7 @@ impl Drop for Lease {
         }
         let mut state = self.pool.state.lock();
         if connection.is_usable() && !state.is_closed {
-            state.idle.push(connection);
+            state.idle.push(*connection);
         } else {
             state.open -= 1;
         }

@@ -1,6 +1,6 @@
 //! A transaction: a session of PostgreSQL from the first read on, a write buffer, and claims.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,6 +21,7 @@ use crate::engine::Store;
 use crate::failure::Failure;
 use crate::held::{HeldSession, MAX_AGE};
 use crate::many::{MANY_KEYS, StoredMany};
+use crate::opening::Opening;
 use crate::pool::Lease;
 use crate::ranges;
 use crate::sql::Sql;
@@ -39,18 +40,25 @@ pub(crate) const CAPS: Caps = Caps {
 };
 
 pub(crate) const BEGIN: &str = "begin isolation level repeatable read";
-/// The select takes the snapshot.
-pub(crate) const BEGIN_READER: &str = "begin isolation level repeatable read read only; select 1";
 
 /// How often the first statement of a transaction is sent again because its connection was dead.
 pub(crate) const MAX_TRIES: usize = 3;
 
 /// The session of a transaction.
 enum TxnSession {
-    /// Leased by the first read.
+    /// Of a transaction that may write: leased by the first read.
     Own(OnceCell<Lease>),
+    /// Of a read-only transaction.
+    Reader(RefCell<ReaderSession>),
     /// That of a held snapshot.
     Held(Arc<HeldSession>),
+}
+
+/// The session of a read-only transaction.
+struct ReaderSession {
+    lease: Lease,
+    /// Until the first read.
+    opening: Option<Opening>,
 }
 
 pub(crate) struct PostgresTxn {
@@ -70,9 +78,10 @@ impl PostgresTxn {
         PostgresTxn { store, session, buffer, claims, late: Vec::new(), begun }
     }
 
-    /// A read-only transaction, whose snapshot this session has.
-    pub(crate) fn reader(store: Arc<Store>, lease: Lease) -> PostgresTxn {
-        PostgresTxn::new(store, TxnSession::Own(OnceCell::from(lease)), None)
+    /// A read-only transaction, whose BEGIN was sent on this session.
+    pub(crate) fn reader(store: Arc<Store>, lease: Lease, opening: Opening) -> PostgresTxn {
+        let session = ReaderSession { lease, opening: Some(opening) };
+        PostgresTxn::new(store, TxnSession::Reader(RefCell::new(session)), None)
     }
 
     /// A transaction that may write.
@@ -95,6 +104,9 @@ impl PostgresTxn {
             TxnSession::Held(session) => {
                 let lease = session.lease()?;
                 lease.connection().query(sql, params, deadline).map_err(Failure::into_kv)
+            }
+            TxnSession::Reader(session) => {
+                self.query_reader(&mut session.borrow_mut(), sql, params)
             }
             TxnSession::Own(place) => match place.get() {
                 Some(lease) => {
@@ -126,6 +138,36 @@ impl PostgresTxn {
                 Err(Failure::Lost(_)) if tries < MAX_TRIES => {
                     lease.connection().abandon();
                     self.store.pool.drop_idle();
+                }
+                Err(failure) => return Err(failure.into_kv()),
+            }
+        }
+    }
+
+    /// The first read is sent behind BEGIN. If the connection turns out to be dead, the transaction
+    /// begins again, unless there were commits meanwhile.
+    fn query_reader(
+        &self,
+        session: &mut ReaderSession,
+        sql: Sql,
+        params: Params<'_>,
+    ) -> KvResult<Vec<Row>> {
+        let (store, deadline, mut tries) = (&self.store, self.store.deadline(), 0);
+        loop {
+            tries += 1;
+            let result = session.lease.connection().query(sql, params, deadline);
+            let Some(opening) = &session.opening else { return result.map_err(Failure::into_kv) };
+            match opening.wait(deadline) {
+                Ok(()) => {
+                    session.opening = None;
+                    return result.map_err(Failure::into_kv);
+                }
+                Err(Failure::Lost(_)) if tries < MAX_TRIES && opening.may_repeat() => {
+                    let commits = opening.commits();
+                    session.lease.connection().abandon();
+                    store.pool.drop_idle();
+                    session.lease = store.pool.lease(deadline)?;
+                    session.opening = Some(store.openings.begin(&session.lease, Some(commits)));
                 }
                 Err(failure) => return Err(failure.into_kv()),
             }
@@ -352,7 +394,7 @@ impl Txn for PostgresTxn {
         }
         let lease = match &mut self.session {
             TxnSession::Own(place) => place.take(),
-            TxnSession::Held(_) => None,
+            TxnSession::Held(_) | TxnSession::Reader(_) => None,
         };
         let result = if self.buffer.is_empty() { Ok(()) } else { commit::commit(&self, lease) };
         match (self.claims.take(), &result) {
