@@ -34,7 +34,7 @@ pub(crate) const CAPS: Caps = Caps {
     max_txn_keys: 4 << 20,
     max_txn_age_ms: MAX_AGE.as_millis() as u64,
     durable: true,
-    clusters_records: true,
+    clusters_records: false,
     is_remote: true,
     late_inserts: true,
 };

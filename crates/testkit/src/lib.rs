@@ -18,6 +18,7 @@ mod fixture;
 pub mod gate;
 pub mod history;
 pub mod outside;
+mod postgres;
 mod power;
 mod reopenable;
 mod runner;
@@ -26,6 +27,7 @@ mod steps;
 
 pub use dialect::Env;
 pub use fixture::{Fixture, OpenEngine, START_MS, clustered, memory, memory_under_chaos};
+pub use postgres::{PostgresServer, shared_postgres};
 pub use power::PowerCut;
 pub use reopenable::Reopenable;
 pub use runner::{Failure, Indexes, Outcome, Runner};

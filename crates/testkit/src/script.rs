@@ -38,6 +38,8 @@ pub struct Script {
     pub conflicts_matter: bool,
     /// Whether its answers depend on the order of insertion or on record numbers.
     pub insertion_order_matters: bool,
+    /// Whether its answers depend on the cost of a look-up, which is higher across a network.
+    pub network_matters: bool,
     /// The blocks in their order.
     pub blocks: Vec<Block>,
     /// The file's lines.
@@ -103,16 +105,7 @@ impl Script {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let mut parser = Parser { lines: &lines, at: 0, sourced: false };
         let mut blocks = Vec::new();
-        let (mut indexes_matter, mut conflicts_matter) = (false, false);
-        let mut insertion_order_matters = false;
         while let Some(line) = lines.get(parser.at) {
-            if line.trim() == "# indexes matter" {
-                indexes_matter = true;
-            }
-            insertion_order_matters |= line.trim() == "# insertion order matters";
-            if line.trim() == "# conflicts matter" {
-                conflicts_matter = true;
-            }
             if line.trim().is_empty() || parser.comment() {
                 parser.at += 1;
                 continue;
@@ -122,12 +115,13 @@ impl Script {
             let block = block.map_err(|why| format!("{}:{number}: {why}", path.display()))?;
             blocks.push(block);
         }
-        let path = path.to_owned();
+        let has_tag = |tag: &str| lines.iter().any(|line| line.trim() == tag);
         Ok(Script {
-            path,
-            indexes_matter,
-            conflicts_matter,
-            insertion_order_matters,
+            path: path.to_owned(),
+            indexes_matter: has_tag("# indexes matter"),
+            conflicts_matter: has_tag("# conflicts matter"),
+            insertion_order_matters: has_tag("# insertion order matters"),
+            network_matters: has_tag("# network matters"),
             blocks,
             lines,
         })

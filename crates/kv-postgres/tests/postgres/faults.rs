@@ -12,7 +12,7 @@ use mayfly_kv::{
 use mayfly_kv_postgres::{PostgresEngine, PostgresOptions};
 
 use crate::proxy::{Cut, Part, Proxy};
-use crate::server::{self, Server};
+use crate::store::{self, Server};
 
 const RECORD: Keyspace = Keyspace::Record;
 const INDEX: Keyspace = Keyspace::Index;
@@ -101,13 +101,13 @@ fn written(server: &Server, schema: &str) -> String {
 
 /// Cuts the connection around each message that an operation sends or receives.
 fn cut_everywhere(name: &str, operation: Operation, writes: bool) {
-    let server = server::shared();
+    let server = store::shared();
     let proxy = Proxy::start(server.port);
     let options = PostgresOptions {
         connections: 4,
         held_snapshots: 2,
         deadline: Duration::from_secs(10),
-        ..server::fresh()
+        ..store::fresh()
     };
     let schema = options.schema.clone();
     let engine = PostgresEngine::open(&server.url_at(proxy.port), options).unwrap();
@@ -172,10 +172,10 @@ fn inserts_of_taken_keys_survive_cuts() {
 
 #[test]
 fn a_stalled_network_ends_calls_at_their_deadline_and_no_commit_comes_late() {
-    let server = server::shared();
+    let server = store::shared();
     let proxy = Proxy::start(server.port);
     let deadline = Duration::from_secs(1);
-    let options = PostgresOptions { deadline, ..server::fresh() };
+    let options = PostgresOptions { deadline, ..store::fresh() };
     let schema = options.schema.clone();
     let engine = PostgresEngine::open(&server.url_at(proxy.port), options).unwrap();
     put(&*engine, b"fixed", b"value").unwrap();
@@ -204,7 +204,7 @@ fn a_stalled_network_ends_calls_at_their_deadline_and_no_commit_comes_late() {
 #[test]
 fn a_crash_of_the_server_loses_no_acknowledged_commit() {
     let mut server = Server::start();
-    let options = PostgresOptions { deadline: Duration::from_secs(20), ..server::fresh() };
+    let options = PostgresOptions { deadline: Duration::from_secs(20), ..store::fresh() };
     let engine = PostgresEngine::open(&server.url(), options).unwrap();
     let is_over = AtomicBool::new(false);
     let write = |writer: u8| {
@@ -247,9 +247,8 @@ fn a_crash_of_the_server_loses_no_acknowledged_commit() {
 #[test]
 fn when_all_connections_are_in_use_a_call_fails_at_its_deadline() {
     let deadline = Duration::from_millis(300);
-    let options =
-        PostgresOptions { connections: 2, held_snapshots: 1, deadline, ..server::fresh() };
-    let engine = PostgresEngine::open(&server::shared().url(), options).unwrap();
+    let options = PostgresOptions { connections: 2, held_snapshots: 1, deadline, ..store::fresh() };
+    let engine = PostgresEngine::open(&store::shared().url(), options).unwrap();
     put(&*engine, b"k", b"1").unwrap();
     let readers: Vec<_> =
         (0..2).map(|_| engine.begin(TxnOptions { read_only: true }).unwrap()).collect();
@@ -267,9 +266,9 @@ fn when_all_connections_are_in_use_a_call_fails_at_its_deadline() {
 
 #[test]
 fn a_cancelled_statement_and_an_ended_session() {
-    let server = server::shared();
+    let server = store::shared();
     let deadline = Duration::from_secs(3);
-    let options = PostgresOptions { deadline, ..server::fresh() };
+    let options = PostgresOptions { deadline, ..store::fresh() };
     let schema = options.schema.clone();
     let url = format!("{}&application_name=faulty", server.url());
     let engine = PostgresEngine::open(&url, options).unwrap();
@@ -288,7 +287,7 @@ fn a_cancelled_statement_and_an_ended_session() {
         let blocker = thread::spawn({
             let schema = schema.clone();
             move || {
-                server::shared().sql(&format!(
+                store::shared().sql(&format!(
                     "begin; lock table {schema}.record; select pg_sleep(1.5); commit"
                 ))
             }
@@ -319,7 +318,7 @@ fn a_cancelled_statement_and_an_ended_session() {
 
 #[test]
 fn large_values_and_long_keys() {
-    let engine = server::open();
+    let engine = store::open();
     let caps = engine.caps();
     // Random bytes: compression does not make them fit.
     let mut state = 1_u64;

@@ -3,13 +3,13 @@
 mod faults;
 mod opening;
 mod proxy;
-mod server;
+mod store;
 
 use mayfly_kv::{ChaosEngine, ChaosOptions, conformance};
 
 #[test]
 fn postgres_conforms() {
-    conformance::run(&|| server::open());
+    conformance::run(&|| store::open());
 }
 
 #[test]
@@ -22,12 +22,12 @@ fn retries_survive_chaos() {
         late_inserts: true,
         ..ChaosOptions::default()
     };
-    conformance::transfers(&ChaosEngine::new(server::open(), options));
+    conformance::transfers(&ChaosEngine::new(store::open(), options));
 }
 
 #[test]
 fn it_conforms_under_an_engine_with_narrow_limits() {
     let limits = Some(mayfly_kv::chaos::NARROW_LIMITS);
     let options = ChaosOptions { limits, ..ChaosOptions::default() };
-    conformance::run(&|| std::sync::Arc::new(ChaosEngine::new(server::open(), options)));
+    conformance::run(&|| std::sync::Arc::new(ChaosEngine::new(store::open(), options)));
 }

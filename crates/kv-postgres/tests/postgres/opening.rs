@@ -7,7 +7,7 @@ use std::time::Duration;
 use mayfly_kv::{Engine, Guard, Keyspace, KvError, KvResult, TxnOptions};
 use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions};
 
-use crate::server;
+use crate::store;
 
 fn put(engine: &dyn Engine, key: &[u8]) -> KvResult<()> {
     let mut txn = engine.begin(TxnOptions::default())?;
@@ -18,7 +18,7 @@ fn put(engine: &dyn Engine, key: &[u8]) -> KvResult<()> {
 /// Options for a store that is opened more than once.
 fn options() -> PostgresOptions {
     let wait_for_owner = Duration::from_millis(300);
-    PostgresOptions { connections: 4, held_snapshots: 2, wait_for_owner, ..server::fresh() }
+    PostgresOptions { connections: 4, held_snapshots: 2, wait_for_owner, ..store::fresh() }
 }
 
 fn refused(url: &str, options: PostgresOptions) -> OpenError {
@@ -27,7 +27,7 @@ fn refused(url: &str, options: PostgresOptions) -> OpenError {
 
 #[test]
 fn data_survives_reopening() {
-    let (url, options) = (server::shared().url(), options());
+    let (url, options) = (store::shared().url(), options());
     for round in 0..3_u8 {
         let engine = PostgresEngine::open(&url, options.clone()).unwrap();
         for earlier in 0..round {
@@ -42,7 +42,7 @@ fn data_survives_reopening() {
 
 #[test]
 fn wrong_servers_databases_and_logins() {
-    let server = server::shared();
+    let server = store::shared();
     let (at, port) = ("127.0.0.1", server.port);
     server.sql("create role secret login password 'right'");
     server.sql("create role poor login");
@@ -82,7 +82,7 @@ fn wrong_servers_databases_and_logins() {
 
 #[test]
 fn a_schema_of_another_program_or_of_another_format() {
-    let (server, options) = (server::shared(), options());
+    let (server, options) = (store::shared(), options());
     let (url, schema) = (server.url(), options.schema.clone());
     server.sql(&format!("create schema {schema}; create table {schema}.other (a int)"));
     assert!(matches!(refused(&url, options.clone()), OpenError::Foreign(_)));
@@ -96,7 +96,7 @@ fn a_schema_of_another_program_or_of_another_format() {
 
 #[test]
 fn one_server_owns_a_store() {
-    let (server, options) = (server::shared(), options());
+    let (server, options) = (store::shared(), options());
     let url = format!("{}&application_name=first", server.url());
     let first = PostgresEngine::open(&url, options.clone()).unwrap();
     put(&*first, b"1").unwrap();

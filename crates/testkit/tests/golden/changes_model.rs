@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::properties::{document, filter, runner, value};
+use crate::scripts::postgres;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -382,6 +383,11 @@ fn copies_by_events_are_the_database() {
 #[test]
 fn copies_by_events_are_the_database_over_clustered_records() {
     copies_follow(None, 100, || clustered(memory()));
+}
+
+#[test]
+fn copies_by_events_are_the_database_over_postgres() {
+    copies_follow(None, 40, postgres);
 }
 
 /// The end of a stream is an event of its own: a client that has read its cause resumes with the

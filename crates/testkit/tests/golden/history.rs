@@ -20,7 +20,7 @@ use mayfly_work::OpCtx;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::scripts::rocksdb;
+use crate::scripts::{postgres, rocksdb};
 
 /// The collections of the lists, in two databases.
 const COLLECTIONS: [&str; 3] = ["one.lists", "one.others", "two.lists"];
@@ -300,6 +300,11 @@ fn concurrent_transactions_over_memory() {
 #[test]
 fn concurrent_transactions_over_rocksdb() {
     no_anomalies(rocksdb(), 1_500, None);
+}
+
+#[test]
+fn concurrent_transactions_over_postgres() {
+    no_anomalies(postgres(), 600, None);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use mayfly_testkit::{
 };
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use crate::scripts::rocksdb;
+use crate::scripts::{postgres, rocksdb};
 
 const CLIENTS: u8 = 6;
 
@@ -131,6 +131,11 @@ fn commands_over_memory() {
 #[test]
 fn commands_over_rocksdb() {
     no_anomalies(rocksdb(), 600, None);
+}
+
+#[test]
+fn commands_over_postgres() {
+    no_anomalies(postgres(), 300, None);
 }
 
 #[test]

@@ -9,6 +9,8 @@ use mayfly_base::Namespace;
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions, SCRATCH_FOLDER};
 use mayfly_storage::{Store, UpdateStyle, WriteUnit};
 use mayfly_testkit::{Fixture, OpenEngine, clustered, memory, memory_under_chaos};
+
+use crate::scripts::postgres;
 use mayfly_value::bson::{DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 use mayfly_work::OpCtx;
@@ -117,6 +119,11 @@ fn builds_with_concurrent_writers_in_memory() {
 #[test]
 fn builds_with_concurrent_writers_over_clustered_records() {
     with_concurrent_writers(1_000, 30_000, clustered(memory()));
+}
+
+#[test]
+fn builds_with_concurrent_writers_over_postgres() {
+    with_concurrent_writers(300, 0, postgres());
 }
 
 #[test]

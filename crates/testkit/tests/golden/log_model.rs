@@ -19,7 +19,7 @@ use mayfly_work::{OpCtx, OpRegistry};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::scripts::rocksdb;
+use crate::scripts::{postgres, rocksdb};
 
 const PLAIN: [&str; 3] = ["db.a", "db.b", "other.c"];
 const CAPPED: &str = "db.capped";
@@ -465,6 +465,11 @@ fn the_log_shows_what_was_written_over_memory() {
 #[test]
 fn the_log_shows_what_was_written_over_rocksdb() {
     check(|_| rocksdb(), 1, 800);
+}
+
+#[test]
+fn the_log_shows_what_was_written_over_postgres() {
+    check(|_| postgres(), 1, 400);
 }
 
 #[test]

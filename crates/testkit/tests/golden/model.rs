@@ -8,7 +8,7 @@ use mayfly_value::RawValue;
 use proptest::prelude::*;
 
 use crate::properties::runner;
-use crate::scripts::rocksdb;
+use crate::scripts::{postgres, rocksdb};
 
 /// `expireAfterSeconds` of the policies on `d` and `e`.
 const SECONDS: [i64; 2] = [10, 0];
@@ -161,6 +161,11 @@ fn expiry_agrees_with_a_model_over_clustered_records() {
 #[test]
 fn expiry_agrees_with_a_model_under_chaos() {
     agrees_with_model(60, 40, || memory_under_chaos(5));
+}
+
+#[test]
+fn expiry_agrees_with_a_model_on_postgres() {
+    agrees_with_model(6, 40, postgres);
 }
 
 #[test]

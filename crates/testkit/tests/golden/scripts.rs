@@ -1,15 +1,18 @@
-//! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, without indexes that
-//! only make queries fast, and over records that are clustered by `_id`. The answers must be the
-//! same.
+//! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, on PostgreSQL, without
+//! indexes that only make queries fast, and over records that are clustered by `_id`. The answers
+//! must be the same.
 //!
 //! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` updates
 //! recorded answers.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use mayfly_kv_postgres::{PostgresEngine, PostgresOptions};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_testkit::{
     Indexes, OpenEngine, Runner, Script, clustered, environment, memory, memory_under_chaos,
+    shared_postgres,
 };
 use tempfile::TempDir;
 
@@ -53,15 +56,33 @@ enum Conflicts {
     Random,
 }
 
+impl Conflicts {
+    /// Whether the script has the same answers with them. The engine with random conflicts is one
+    /// across a network.
+    fn fit(self, script: &Script) -> bool {
+        match self {
+            Conflicts::Real => true,
+            Conflicts::Random => !script.conflicts_matter && !script.network_matters,
+        }
+    }
+}
+
+/// A store of its own on the PostgreSQL server that the tests share.
+pub(crate) fn postgres() -> OpenEngine {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let schema = format!("golden_{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    let options = PostgresOptions { schema, ..PostgresOptions::default() };
+    Box::new(move || PostgresEngine::open(&shared_postgres().url(), options.clone()).unwrap())
+}
+
 fn run_all(indexes: Indexes, conflicts: Conflicts, open: &dyn Fn() -> OpenEngine) {
-    run_those(indexes, open, &|script| conflicts == Conflicts::Real || !script.conflicts_matter);
+    run_those(indexes, open, &|script| conflicts.fit(script));
 }
 
 /// Over records that are clustered by `_id`.
 fn run_clustered(conflicts: Conflicts, open: &dyn Fn() -> OpenEngine) {
     run_those(Indexes::All, &|| clustered(open()), &|script| {
-        !script.insertion_order_matters
-            && (conflicts == Conflicts::Real || !script.conflicts_matter)
+        !script.insertion_order_matters && conflicts.fit(script)
     });
 }
 
@@ -116,6 +137,11 @@ fn scripts_on_rocksdb() {
 #[test]
 fn scripts_on_rocksdb_without_indexes() {
     run_all(Indexes::OnlyMeaningful, Conflicts::Real, &rocksdb);
+}
+
+#[test]
+fn scripts_on_postgres() {
+    run_those(Indexes::All, &postgres, &|script| !script.network_matters);
 }
 
 #[test]

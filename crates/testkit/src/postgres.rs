@@ -10,12 +10,10 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mayfly_kv_postgres::{PostgresEngine, PostgresOptions};
 use tempfile::TempDir;
 
 /// The user of the server's process where the tests are run by root.
@@ -32,17 +30,18 @@ wait "$pid"
 "#;
 
 /// A running server.
-pub(crate) struct Server {
+pub struct PostgresServer {
     folder: TempDir,
     programs: PathBuf,
-    pub(crate) port: u16,
+    /// Its port.
+    pub port: u16,
     /// The shell; `None` only while it is dropped.
     shell: Option<Child>,
 }
 
 /// The server that most tests share.
-pub(crate) fn shared() -> &'static Server {
-    static SHARED: LazyLock<Server> = LazyLock::new(Server::start);
+pub fn shared_postgres() -> &'static PostgresServer {
+    static SHARED: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
     &SHARED
 }
 
@@ -75,9 +74,9 @@ fn command(program: &Path) -> Command {
     command
 }
 
-impl Server {
+impl PostgresServer {
     /// Makes a new cluster, and starts it.
-    pub(crate) fn start() -> Server {
+    pub fn start() -> PostgresServer {
         let (programs, folder) = (programs(), TempDir::new().unwrap());
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         if rustix::process::getuid().is_root() {
@@ -93,13 +92,13 @@ impl Server {
             "host all secret 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
         fs::write(folder.path().join("data/pg_hba.conf"), rights).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Server { folder, programs, port, shell: None };
+        let mut server = PostgresServer { folder, programs, port, shell: None };
         server.run();
         server
     }
 
     /// Starts the server over its folder.
-    pub(crate) fn run(&mut self) {
+    pub fn run(&mut self) {
         let shell = command(Path::new("/bin/sh"))
             .args(["-c", SCRIPT, "sh"])
             .args([&self.programs, &self.folder.path().join("data")])
@@ -117,7 +116,7 @@ impl Server {
     }
 
     /// Ends the server at once, as a crash does, and waits until its processes are gone.
-    pub(crate) fn crash(&mut self) {
+    pub fn crash(&mut self) {
         let file = fs::read_to_string(self.folder.path().join("data/postmaster.pid")).unwrap();
         let pid = file.lines().next().and_then(|line| line.parse().ok()).expect("a process id");
         let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
@@ -135,16 +134,17 @@ impl Server {
     }
 
     /// The URL of a database on another port, for example that of a proxy.
-    pub(crate) fn url_at(&self, port: u16) -> String {
+    pub fn url_at(&self, port: u16) -> String {
         format!("postgresql://mayfly@127.0.0.1:{port}/postgres?sslmode=disable")
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// The URL of a database.
+    pub fn url(&self) -> String {
         self.url_at(self.port)
     }
 
     /// Executes statements; returns the first column of the last row.
-    pub(crate) fn sql(&self, text: &str) -> String {
+    pub fn sql(&self, text: &str) -> String {
         self.try_sql(text).unwrap_or_else(|error| panic!("{text}: {error:?}"))
     }
 
@@ -166,24 +166,8 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// Options with a schema that no other store has.
-pub(crate) fn fresh() -> PostgresOptions {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    PostgresOptions {
-        schema: format!("store_{}", COUNT.fetch_add(1, Ordering::Relaxed)),
-        connections: 80,
-        held_snapshots: 70,
-        ..PostgresOptions::default()
-    }
-}
-
-/// An empty store on the shared server.
-pub(crate) fn open() -> Arc<PostgresEngine> {
-    PostgresEngine::open(&shared().url(), fresh()).unwrap()
 }
