@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the client suites, each against a server of its own, and prints what passed.
 
-usage: run.py [--prepare] [--jobs N] [suite ...]
+usage: run.py [--prepare] [--jobs N] [--postgres] [suite ...]
 """
 
 import argparse
@@ -24,6 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "python"))
 from cutting_proxy import CuttingProxy  # noqa: E402
+from postgres import Postgres  # noqa: E402
 
 ROOT = HERE.parent.parent
 CACHE = Path(os.environ.get("MAYFLY_CACHE", Path.home() / ".cache" / "mayflydb")) / "clients"
@@ -100,7 +101,7 @@ class Server:
 
     def __enter__(self) -> str:
         self.data = tempfile.mkdtemp(prefix="mayflydb-clients-")
-        arguments = ["--port", "0", "--dbpath", self.data, "--storageEngine", "rocksdb", *self.arguments]
+        arguments = ["--port", "0", "--dbpath", self.data, *self.arguments]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MAYFLYDB_")}
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
@@ -475,13 +476,20 @@ KINDS = {
 }
 
 
+def storage(posture: Posture, postgres: Postgres | None) -> list[str]:
+    """The flags of the storage engine. A member of a set has the embedded one."""
+    if postgres is None or "--replSet" in posture.arguments:
+        return ["--storageEngine", "rocksdb"]
+    return ["--storageEngine", "postgres", "--storageUrl", postgres.database()]
+
+
 @contextmanager
-def addresses(suite: Suite, binary: Path, files: Path, servers: list[Server]):
+def addresses(suite: Suite, binary: Path, files: Path, servers: list[Server], postgres: Postgres | None):
     """Starts a server for each posture; gives the variables of the environment that lead to them."""
     variables = {"MONGODB_TLS_FILES": str(files), "MONGODB_TLS_CLIENT_NAME": CLIENT_NAME}
     with ExitStack() as stack:
         for posture in POSTURES:
-            arguments = [argument.format(files=files) for argument in posture.arguments]
+            arguments = [argument.format(files=files) for argument in posture.arguments] + storage(posture, postgres)
             servers.append(Server(binary, LOGS / f"{suite.name}.{posture.name}.log", *arguments))
             uri = stack.enter_context(servers[-1])
             query = posture.query.format(files=files)
@@ -494,11 +502,11 @@ def addresses(suite: Suite, binary: Path, files: Path, servers: list[Server]):
         yield variables
 
 
-def try_suite(suite: Suite, binary: Path, files: Path) -> Outcome:
+def try_suite(suite: Suite, binary: Path, files: Path, postgres: Postgres | None = None) -> Outcome:
     began = time.monotonic()
     why, servers = [], []
     try:
-        with addresses(suite, binary, files, servers) as variables:
+        with addresses(suite, binary, files, servers, postgres) as variables:
             command, extra = suite.command()
             command = [variables["MONGODB_URI"] if word == "{uri}" else word for word in command]
             before = suite.log.stat().st_size if suite.log.exists() else 0
@@ -545,6 +553,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prepare", action="store_true", help="only install and compile")
     parser.add_argument("--jobs", type=int, default=2, help="suites at once")
+    parser.add_argument("--postgres", action="store_true", help="servers outside of replica sets store in PostgreSQL")
     parser.add_argument("suites", nargs="*", metavar="suite", help=" ".join(KINDS))
     options = parser.parse_args()
     unknown = set(options.suites) - set(KINDS)
@@ -561,13 +570,16 @@ def main() -> int:
     began = time.monotonic()
     outcomes = {name: Outcome(0, 1, 0.0, why) for name, why in failures.items()}
     ready = [suite for suite in suites if suite.name not in failures]
-    with tempfile.TemporaryDirectory(prefix="mayflydb-clients-") as folder, ThreadPoolExecutor(options.jobs) as pool:
-        files = Path(folder)
+    with ExitStack() as stack:
+        postgres = stack.enter_context(Postgres(LOGS / "postgres.log")) if options.postgres else None
+        files = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mayflydb-clients-")))
+        pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
         try:
             make_certificates(files)
         except Failure as failure:
             sys.exit(f"no certificates: {failure}, see {LOGS / 'certificates.log'}")
-        for suite, outcome in zip(ready, pool.map(lambda suite: try_suite(suite, binary, files), ready)):
+        outcomes_of_ready = pool.map(lambda suite: try_suite(suite, binary, files, postgres), ready)
+        for suite, outcome in zip(ready, outcomes_of_ready):
             outcomes[suite.name] = outcome
 
     for suite in suites:

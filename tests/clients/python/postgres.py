@@ -1,0 +1,84 @@
+"""A PostgreSQL server in a temporary folder, for servers with the engine postgres."""
+
+import glob
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+START_SECS = 60
+# The user of its processes where the tests are run by root, which PostgreSQL refuses.
+NOBODY = 65534
+SETTINGS = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "full_page_writes=off", "max_connections=500")
+
+
+def programs() -> Path:
+    """The folder of the newest PostgreSQL."""
+    def version(folder: str) -> int:
+        return int(re.search(r"postgresql/(\d+)", folder)[1])
+
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=version)
+    if found:
+        return Path(found[-1])
+    initdb = shutil.which("initdb")
+    if not initdb:
+        raise OSError("PostgreSQL is not installed (make setup)")
+    return Path(initdb).parent
+
+
+class Postgres:
+    """The server; each call of `database` makes a database and gives its URL."""
+
+    def __init__(self, log: Path):
+        self.log, self.programs, self.count, self.lock = log, programs(), 0, threading.Lock()
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="mayflydb-postgres-")
+        user = {}
+        if os.getuid() == 0:
+            os.chown(self.folder, NOBODY, NOBODY)
+            user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        initdb = [self.programs / "initdb", "--no-sync", "-U", "mayfly", "-A", "trust", "-E", "UTF8", "--locale=C"]
+        data = Path(self.folder) / "data"
+        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+        with open(self.log, "wb") as out:
+            options = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT, "cwd": "/", **user}
+            subprocess.run([*initdb, "-D", data], check=True, **options)
+            command = [self.programs / "postgres", "-D", data, "-p", str(self.port), *settings]
+            self.process = subprocess.Popen(command, **options)
+        deadline = time.monotonic() + START_SECS
+        while self.sql("select 1") != 0:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.__exit__()
+                raise OSError(f"PostgreSQL does not start, see {self.log}")
+            time.sleep(0.05)
+        return self
+
+    def sql(self, text: str) -> int:
+        command = [self.programs / "psql", "-qX", self.url("postgres"), "-c", text]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode
+
+    def url(self, database: str) -> str:
+        return f"postgresql://mayfly@127.0.0.1:{self.port}/{database}?sslmode=disable"
+
+    def database(self) -> str:
+        with self.lock:
+            self.count += 1
+            name = f"store_{self.count}"
+        if self.sql(f"create database {name}") != 0:
+            raise OSError(f"the database {name} cannot be made, see {self.log}")
+        return self.url(name)
+
+    def __exit__(self, *_) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
