@@ -190,9 +190,14 @@ impl Lease {
         }
     }
 
-    /// Notes whether a transaction must be rolled back when the lease ends.
-    pub(crate) fn set_in_transaction(&self, in_transaction: bool) {
-        self.in_transaction.store(in_transaction, Ordering::Release);
+    /// Notes that a transaction must be rolled back when the lease ends.
+    pub(crate) fn begin_transaction(&self) {
+        self.in_transaction.store(true, Ordering::Release);
+    }
+
+    /// Notes that the transaction has ended.
+    pub(crate) fn end_transaction(&self) {
+        self.in_transaction.store(false, Ordering::Release);
     }
 }
 
