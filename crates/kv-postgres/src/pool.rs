@@ -140,7 +140,11 @@ impl Pool {
         };
         match &*place {
             Some(reader) if reader.is_usable() => Ok(reader.clone()),
-            _ => Ok(place.insert(Arc::new(self.connect(deadline)?)).clone()),
+            _ => {
+                let reader = self.connect(deadline)?;
+                reader.share();
+                Ok(place.insert(Arc::new(reader)).clone())
+            }
         }
     }
 
@@ -209,6 +213,7 @@ impl Drop for Lease {
         }
         let mut state = self.pool.state.lock();
         if connection.is_usable() && !state.is_closed {
+            connection.unshare();
             state.idle.push(*connection);
         } else {
             state.open -= 1;

@@ -2,16 +2,20 @@
 //! answers: an acknowledged commit is never lost, and a failed one is never applied.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mayfly_base::SystemClock;
 use mayfly_base::testing::wait_until;
 use mayfly_kv::{
     Direction, Engine, Guard, InsertCheck, KeyRange, Keyspace, KvError, KvResult, ScanLimit,
     TxnOptions,
 };
 use mayfly_kv_postgres::{PostgresEngine, PostgresOptions};
+use mayfly_work::OpCtx;
+use mayfly_work::current::{self, Current};
 
 use crate::proxy::{Cut, Part, Proxy};
 use crate::server::{self, Server};
@@ -315,6 +319,30 @@ fn a_cancelled_statement_and_an_ended_session() {
             }
         }
     }
+}
+
+#[test]
+fn a_killed_operation_does_not_wait_for_its_read() {
+    let (server, options) = (server::shared(), server::fresh());
+    let schema = options.schema.clone();
+    let engine = PostgresEngine::open(&server.url(), options).unwrap();
+    put(&*engine, b"fixed", b"value").unwrap();
+    let locked = thread::spawn(move || {
+        let lock = format!("begin; lock table {schema}.record; select pg_sleep(4); commit");
+        server::shared().sql(&lock)
+    });
+    thread::sleep(Duration::from_millis(300));
+    let op = OpCtx::detached(Arc::new(SystemClock::new()));
+    op.set_max_time_ms(300);
+    let begun = Instant::now();
+    let entered = current::enter(Current { op: Some(op) });
+    assert_eq!(get(&*engine, b"fixed"), Err(KvError::Timeout));
+    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    assert_eq!(txn.get(RECORD, b"fixed", &mut |_| ()), Err(KvError::Timeout));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    drop(entered);
+    locked.join().unwrap();
+    assert_eq!(get(&*engine, b"fixed"), Ok(Some(b"value".to_vec())));
 }
 
 #[test]
