@@ -112,7 +112,7 @@ fn send(
         Ok(statements) => statements,
         Err(failure) => return Sent::Unsent(failure),
     };
-    lease.set_in_transaction(true);
+    lease.begin_transaction();
     let (mut first, mut is_begun) = (0, false);
     loop {
         let mut bytes = 0;
@@ -139,9 +139,10 @@ fn send(
         match replies(connection, calls, is_last, deadline) {
             Sent::Applied if !is_last => (first, is_begun) = (after, true),
             sent => {
-                // A refused transaction was ended by COMMIT, if that was sent.
-                let is_open = !is_last && matches!(sent, Sent::Refused(_));
-                lease.set_in_transaction(is_open);
+                if is_last {
+                    // A refused transaction was rolled back by COMMIT.
+                    lease.end_transaction();
+                }
                 return sent;
             }
         }

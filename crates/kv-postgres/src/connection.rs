@@ -93,6 +93,7 @@ impl Connector {
             connector: self.clone(),
             statements: Mutex::default(),
             is_broken: AtomicBool::new(false),
+            is_shared: AtomicBool::new(false),
             session: Session::default(),
         })
     }
@@ -114,6 +115,8 @@ pub(crate) struct Connection {
     statements: Mutex<HashMap<Sql, Statement>>,
     /// Whether a statement may still be running, or its result unread.
     is_broken: AtomicBool,
+    /// Whether statements of other threads may be under way.
+    is_shared: AtomicBool,
     pub(crate) session: Session,
 }
 
@@ -129,9 +132,21 @@ impl Connection {
         !self.is_broken.load(Ordering::Acquire) && !self.client.is_closed()
     }
 
-    /// Ends the session: cancels what it executes.
+    /// From now on threads send statements without waiting for those of others.
+    pub(crate) fn share(&self) {
+        self.is_shared.store(true, Ordering::Release);
+    }
+
+    /// Only one thread uses it from now on.
+    pub(crate) fn unshare(&self) {
+        self.is_shared.store(false, Ordering::Release);
+    }
+
+    /// Accepts no other transaction, and cancels what the session executes. A shared session ends
+    /// its statements first, since the cancellation might hit that of another thread.
     pub(crate) fn abandon(&self) {
-        if !self.is_broken.swap(true, Ordering::AcqRel) && !self.client.is_closed() {
+        let is_first = !self.is_broken.swap(true, Ordering::AcqRel);
+        if is_first && !self.client.is_closed() && !self.is_shared.load(Ordering::Acquire) {
             let (token, tls) = (self.client.cancel_token(), self.connector.target.tls.clone());
             self.connector.runtime.spawn(async move {
                 let cancelled = match tls {

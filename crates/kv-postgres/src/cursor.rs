@@ -1,17 +1,21 @@
 //! A scan of stored entries, in pages that grow.
 //!
-//! A page has a limit of rows and one of bytes, so that it fits into memory whatever the documents
-//! are. It is complete before its entries are visited: the visitor may read on the same connection.
+//! A page is complete before its entries are visited, because the visitor may read on the same
+//! connection. It has a limit of rows, and large values are fetched separately, so that it fits
+//! into memory whatever the documents are.
 
 use mayfly_kv::scan::{Cursor, ScanRequest};
 use mayfly_kv::{Direction, KeyRange, Keyspace, KvError, KvResult, MAX_PAGE, RETIRED, next_page};
 use tokio_postgres::Row;
 
-use crate::sql::Sql;
+use crate::large::LargeValues;
+use crate::sql::{LARGE_VALUE, Sql};
 use crate::txn::PostgresTxn;
 
-/// Bytes of the values of a page, but for its last row.
+/// Bytes of the values of a statement that is limited by them, but for its last row.
 pub(crate) const PAGE_BYTES: i64 = 4 << 20;
+/// Rows of a page even if the values of the page before it were large.
+const FEWEST_ROWS: usize = 64;
 /// Most rows of a page after one of retired records only: their values are not sent.
 const RETIRED_PAGE: usize = 8 * MAX_PAGE;
 
@@ -21,8 +25,8 @@ const HIDDEN: &[u8] = &[RETIRED];
 /// A scan of one range.
 pub(crate) struct PageCursor<'t> {
     txn: &'t PostgresTxn,
-    sql: Sql,
-    hides: bool,
+    keyspace: Keyspace,
+    kind: PageKind,
     direction: Direction,
     /// The part of the range that has not been fetched.
     rest: KeyRange,
@@ -31,9 +35,24 @@ pub(crate) struct PageCursor<'t> {
     at: usize,
     /// Whether nothing is left to fetch.
     is_exhausted: bool,
-    /// The value of the current row with its mark, if the scan shows retired records.
-    marked: Option<Vec<u8>>,
+    current: Current,
+    large: LargeValues,
     error: Option<KvError>,
+}
+
+/// What a scan does with retired records.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PageKind {
+    Hiding,
+    Showing,
+}
+
+/// Where the value of the current entry is.
+enum Current {
+    InRow,
+    Hidden,
+    Large,
+    Marked(Vec<u8>),
 }
 
 impl<'t> PageCursor<'t> {
@@ -41,7 +60,7 @@ impl<'t> PageCursor<'t> {
     pub(crate) fn hiding(txn: &'t PostgresTxn, request: ScanRequest<'_>) -> PageCursor<'t> {
         let ScanRequest { keyspace, range, direction, limit } = request;
         let rows = limit.page.min(limit.rows);
-        PageCursor::new(txn, Sql::Scan(keyspace, direction), (range, direction), rows, true)
+        PageCursor::new(txn, (keyspace, PageKind::Hiding), (range, direction), rows)
     }
 
     /// A cursor on the first entry that shows retired records.
@@ -51,78 +70,94 @@ impl<'t> PageCursor<'t> {
         range: &KeyRange,
         rows: usize,
     ) -> PageCursor<'t> {
-        let sql = Sql::ScanStored(keyspace);
-        PageCursor::new(txn, sql, (range, Direction::Forward), rows, false)
+        PageCursor::new(txn, (keyspace, PageKind::Showing), (range, Direction::Forward), rows)
     }
 
     fn new(
         txn: &'t PostgresTxn,
-        sql: Sql,
+        (keyspace, kind): (Keyspace, PageKind),
         (range, direction): (&KeyRange, Direction),
         rows: usize,
-        hides: bool,
     ) -> PageCursor<'t> {
         let mut cursor = PageCursor {
             txn,
-            sql,
-            hides,
+            keyspace,
+            kind,
             direction,
             rest: range.clone(),
             page_rows: rows.clamp(1, MAX_PAGE),
             rows: Vec::new(),
             at: 0,
             is_exhausted: false,
-            marked: None,
+            current: Current::InRow,
+            large: LargeValues::default(),
             error: None,
         };
-        cursor.fetch();
+        cursor.step(PageCursor::fetch);
         cursor
     }
 
-    /// Fetches the next page.
-    fn fetch(&mut self) {
-        if self.is_exhausted || self.rest.is_empty() {
-            (self.rows, self.at) = (Vec::new(), 0);
-            return;
-        }
-        if let Err(error) = self.try_fetch() {
+    /// Goes to another entry, and notes a failure for [`Cursor::entry`].
+    fn step(&mut self, go: fn(&mut PageCursor<'t>) -> KvResult<()>) {
+        if let Err(error) = go(self).and_then(|()| self.find_value()) {
             (self.rows, self.at, self.error) = (Vec::new(), 0, Some(error));
         }
-        self.mark();
     }
 
-    fn try_fetch(&mut self) -> KvResult<()> {
+    /// Fetches the next page.
+    fn fetch(&mut self) -> KvResult<()> {
+        (self.rows, self.at, self.large) = (Vec::new(), 0, LargeValues::default());
+        if self.is_exhausted || self.rest.is_empty() {
+            return Ok(());
+        }
         let rows = i64::try_from(self.page_rows).unwrap_or(i64::MAX);
         let (start, end) = (&self.rest.start, &self.rest.end);
-        self.rows = self.txn.query(self.sql, &[start, end, &rows, &PAGE_BYTES])?;
-        self.at = 0;
+        self.rows = match self.kind {
+            PageKind::Hiding => {
+                self.txn.query(Sql::Scan(self.keyspace, self.direction), &[start, end, &rows])?
+            }
+            PageKind::Showing => {
+                let sql = Sql::ScanStored(self.keyspace);
+                self.txn.query(sql, &[start, end, &rows, &PAGE_BYTES])?
+            }
+        };
         let (mut bytes, mut all_retired) = (0, true);
         for row in &self.rows {
-            bytes += column(row, 1)?.len();
+            bytes += optional_column(row, 1)?.map_or(LARGE_VALUE, <[u8]>::len);
             all_retired &= is_marked(row)?;
         }
-        // A page may also end because of its bytes.
-        let is_full = self.rows.len() >= self.page_rows || bytes as i64 >= PAGE_BYTES;
-        self.is_exhausted = !is_full;
+        // A page that shows retired records may also end because of its bytes.
+        let is_cut = self.kind == PageKind::Showing && bytes as i64 >= PAGE_BYTES;
+        self.is_exhausted = self.rows.len() < self.page_rows && !is_cut;
         if let Some(last) = self.rows.last() {
             self.rest = self.rest.after(column(last, 0)?, self.direction);
         }
         self.page_rows = match all_retired {
             true => (self.page_rows * 4).min(RETIRED_PAGE),
-            false => next_page(self.page_rows),
+            false => next_rows(self.page_rows, self.rows.len(), bytes),
         };
         Ok(())
     }
 
-    /// Sets the mark in a copy of the current value, if the record is retired and shown.
-    fn mark(&mut self) {
-        self.marked = None;
-        let Some(row) = self.rows.get(self.at) else { return };
-        if !self.hides && is_marked(row).unwrap_or(false) {
-            let mut value = column(row, 1).unwrap_or_default().to_vec();
-            value.iter_mut().take(1).for_each(|first| *first |= RETIRED);
-            self.marked = Some(value);
+    /// Finds the value of the current entry.
+    fn find_value(&mut self) -> KvResult<()> {
+        self.current = Current::InRow;
+        let Some(row) = self.rows.get(self.at) else { return Ok(()) };
+        match (self.kind, is_marked(row)?, optional_column(row, 1)?) {
+            (PageKind::Hiding, true, _) => self.current = Current::Hidden,
+            (PageKind::Showing, true, Some(value)) => {
+                let mut value = value.to_vec();
+                value.iter_mut().take(1).for_each(|first| *first |= RETIRED);
+                self.current = Current::Marked(value);
+            }
+            (_, _, Some(_)) => {}
+            (_, _, None) => {
+                let keys = large_keys(&self.rows[self.at..]);
+                self.large.next(self.txn, self.keyspace, keys)?;
+                self.current = Current::Large;
+            }
         }
+        Ok(())
     }
 }
 
@@ -132,22 +167,37 @@ impl Cursor for PageCursor<'_> {
             return Err(error.clone());
         }
         let Some(row) = self.rows.get(self.at) else { return Ok(None) };
-        let value = match &self.marked {
-            Some(marked) => marked,
-            None if self.hides && is_marked(row)? => HIDDEN,
-            None => column(row, 1)?,
+        let value = match &self.current {
+            Current::InRow => column(row, 1)?,
+            Current::Hidden => HIDDEN,
+            Current::Large => self.large.current()?,
+            Current::Marked(value) => value,
         };
         Ok(Some((column(row, 0)?, value)))
     }
 
     fn advance(&mut self) {
-        self.at += 1;
-        if self.at >= self.rows.len() {
-            self.fetch();
-        } else {
-            self.mark();
-        }
+        self.step(|cursor| {
+            cursor.at += 1;
+            if cursor.at >= cursor.rows.len() { cursor.fetch() } else { Ok(()) }
+        });
     }
+}
+
+/// The rows of the page after one of `rows` rows, of which `found` were found with this many bytes.
+pub(crate) fn next_rows(rows: usize, found: usize, bytes: usize) -> usize {
+    let each = bytes / found.max(1);
+    let fitting = PAGE_BYTES as usize / each.max(1);
+    next_page(rows).min(fitting.max(FEWEST_ROWS))
+}
+
+/// The keys of large values, from the current entry on.
+fn large_keys(rows: &[Row]) -> impl Iterator<Item = &[u8]> {
+    let is_large = |row: &&Row| {
+        optional_column(row, 1).is_ok_and(|value| value.is_none())
+            && is_marked(row).is_ok_and(|retired| !retired)
+    };
+    rows.iter().filter(is_large).filter_map(|row| column(row, 0).ok())
 }
 
 /// A column of bytes.

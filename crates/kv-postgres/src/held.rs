@@ -65,6 +65,7 @@ impl HeldSessions {
 
     /// Adds the snapshot of an open transaction.
     pub(crate) fn add(&self, lease: Lease) -> Arc<HeldSession> {
+        lease.connection().share();
         let lease = Mutex::new(Some(Arc::new(lease)));
         let session = Arc::new(HeldSession { lease, begun: Instant::now() });
         self.0.lock().push_back(Arc::downgrade(&session));

@@ -6,7 +6,8 @@
 //! embedded engines; PostgreSQL's own check is a second one. The README of the crate tells what is
 //! sent when, and what happens when a connection is lost.
 //!
-//! * [`PostgresEngine`]: `engine`; its transactions: `txn`; a page of a scan: `cursor`.
+//! * [`PostgresEngine`]: `engine`; its transactions: `txn`; scans in pages: `cursor`, `ranges`;
+//!   reads of many keys: `many`; values that are too large for a page: `large`.
 //! * Read-only transactions that are beginning: `opening`.
 //! * What a commit sends: `commit`; a commit whose reply was lost: `settle`.
 //! * Snapshots that outlive a transaction: `held`.
@@ -21,6 +22,7 @@ mod cursor;
 mod engine;
 mod failure;
 mod held;
+mod large;
 mod many;
 mod open_error;
 mod opening;

@@ -1,27 +1,26 @@
-//! The values of many stored keys, in the order of the keys and in pages of bytes.
+//! The values of many stored keys, in the order in which they are asked for.
 
 use mayfly_kv::{Keyspace, KvResult};
 use tokio_postgres::Row;
 
-use crate::cursor::{PAGE_BYTES, column, number};
+use crate::cursor::{column, optional_column};
+use crate::large::LargeValues;
 use crate::sql::Sql;
 use crate::txn::PostgresTxn;
 
-/// Most keys of one statement.
-pub(crate) const MANY_KEYS: usize = 1_000;
+/// Most keys of one statement. Their small values have at most 4 MiB.
+pub(crate) const MANY_KEYS: usize = 256;
 
-/// Values that are fetched when they are asked for.
+/// Values that are fetched when the first one is asked for.
 pub(crate) struct StoredMany<'t, 'k> {
     txn: &'t PostgresTxn,
     keyspace: Keyspace,
     keys: Vec<&'k [u8]>,
     /// The index of the next key.
     next: usize,
-    /// The rows of the last statement; they number its keys from 1.
-    rows: Vec<Row>,
-    at: usize,
-    /// The index of the first key of the last statement, and the first one after those it answers.
-    answered: (usize, usize),
+    /// Key and value of those that are present, sorted by key.
+    rows: Option<Vec<Row>>,
+    large: LargeValues,
 }
 
 impl<'t, 'k> StoredMany<'t, 'k> {
@@ -30,40 +29,35 @@ impl<'t, 'k> StoredMany<'t, 'k> {
         keyspace: Keyspace,
         keys: Vec<&'k [u8]>,
     ) -> StoredMany<'t, 'k> {
-        StoredMany { txn, keyspace, keys, next: 0, rows: Vec::new(), at: 0, answered: (0, 0) }
+        let large = LargeValues::default();
+        StoredMany { txn, keyspace, keys, next: 0, rows: None, large }
     }
 
     /// The value of the next key; `None` if it is absent.
     pub(crate) fn next(&mut self) -> KvResult<Option<&[u8]>> {
-        if self.next >= self.answered.1 {
-            self.fetch()?;
+        if self.rows.is_none() {
+            let mut rows = self.txn.query(Sql::GetAny(self.keyspace), &[&self.keys])?;
+            rows.sort_by(|a, b| key_of(a).cmp(key_of(b)));
+            self.rows = Some(rows);
         }
-        let number_of_next = self.next - self.answered.0 + 1;
+        let rows = self.rows.as_deref().unwrap_or_default();
+        let row = |key: &[u8]| {
+            rows.binary_search_by(|row| key_of(row).cmp(key)).ok().and_then(|at| rows.get(at))
+        };
+        let rest = self.keys.get(self.next..).unwrap_or_default();
         self.next += 1;
-        let Some(row) = self.rows.get(self.at) else { return Ok(None) };
-        if number(row, 0)? != number_of_next as i64 {
-            return Ok(None);
+        let Some(found) = rest.first().and_then(|key| row(key)) else { return Ok(None) };
+        if let Some(value) = optional_column(found, 1)? {
+            return Ok(Some(value));
         }
-        self.at += 1;
-        column(row, 1).map(Some)
+        let is_large = |key: &[u8]| {
+            row(key).is_some_and(|row| optional_column(row, 1).is_ok_and(|value| value.is_none()))
+        };
+        let large = rest.iter().copied().filter(|key| is_large(key));
+        self.large.next(self.txn, self.keyspace, large).map(Some)
     }
+}
 
-    /// Asks for the keys from the next one on. The answer may end early because of its bytes.
-    fn fetch(&mut self) -> KvResult<()> {
-        let first = self.next;
-        let asked = self.keys.get(first..).unwrap_or_default();
-        self.rows = self.txn.query(Sql::GetMany(self.keyspace), &[&asked, &PAGE_BYTES])?;
-        (self.at, self.answered) = (0, (first, self.keys.len()));
-        let mut bytes = 0;
-        for row in &self.rows {
-            bytes += column(row, 1)?.len();
-        }
-        if let Some(last) = self.rows.last()
-            && bytes as i64 >= PAGE_BYTES
-        {
-            let answered = usize::try_from(number(last, 0)?).unwrap_or(0);
-            self.answered.1 = first + answered;
-        }
-        Ok(())
-    }
+fn key_of(row: &Row) -> &[u8] {
+    column(row, 0).unwrap_or_default()
 }

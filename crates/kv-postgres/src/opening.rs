@@ -1,7 +1,7 @@
 //! Read-only transactions whose BEGIN is still under way.
 //!
 //! A read-only transaction takes its snapshot when it begins. Waiting for the server would cost
-//! every query a round trip. Instead BEGIN is only sent, the first read is sent behind it, and
+//! every query a round trip. Instead BEGIN is only sent, the first read follows it at once, and
 //! *commits* wait: COMMIT is sent when the server has answered all BEGINs that were sent before.
 //! So a transaction does not see a commit that was requested after it began.
 //!
@@ -71,7 +71,7 @@ impl Openings {
     /// Sends BEGIN for a read-only transaction. One that begins again must see no commit that has
     /// begun since the first time: it passes the number of commits of then.
     pub(crate) fn begin(self: &Arc<Openings>, lease: &Lease, of_first: Option<u64>) -> Opening {
-        lease.set_in_transaction(true);
+        lease.begin_transaction();
         let connection = lease.connection();
         let progress = Arc::new(Mutex::new(Progress::Sent));
         let (number, commits) = {

@@ -140,7 +140,11 @@ impl Pool {
         };
         match &*place {
             Some(reader) if reader.is_usable() => Ok(reader.clone()),
-            _ => Ok(place.insert(Arc::new(self.connect(deadline)?)).clone()),
+            _ => {
+                let reader = self.connect(deadline)?;
+                reader.share();
+                Ok(place.insert(Arc::new(reader)).clone())
+            }
         }
     }
 
@@ -190,9 +194,14 @@ impl Lease {
         }
     }
 
-    /// Notes whether a transaction must be rolled back when the lease ends.
-    pub(crate) fn set_in_transaction(&self, in_transaction: bool) {
-        self.in_transaction.store(in_transaction, Ordering::Release);
+    /// Notes that a transaction must be rolled back when the lease ends.
+    pub(crate) fn begin_transaction(&self) {
+        self.in_transaction.store(true, Ordering::Release);
+    }
+
+    /// Notes that the transaction has ended.
+    pub(crate) fn end_transaction(&self) {
+        self.in_transaction.store(false, Ordering::Release);
     }
 }
 
@@ -204,6 +213,7 @@ impl Drop for Lease {
         }
         let mut state = self.pool.state.lock();
         if connection.is_usable() && !state.is_closed {
+            connection.unshare();
             state.idle.push(*connection);
         } else {
             state.open -= 1;

@@ -14,13 +14,15 @@ pub(crate) enum Sql {
     /// The value of a key of the first keyspace, and that of the key in the second one that it
     /// names.
     GetThrough(Keyspace, Keyspace),
-    /// The values of keys, each with its number, until they have a number of bytes.
-    GetMany(Keyspace),
-    /// A page of a range.
+    /// Keys and their values in any order; null for large values.
+    GetAny(Keyspace),
+    /// The numbers of keys and their values in this order, until they have a number of bytes.
+    GetInOrder(Keyspace),
+    /// A page of a range; null for large values and those of retired records.
     Scan(Keyspace, Direction),
-    /// A page of several ranges, each row with the number of its range.
+    /// A page of several ranges, each row with the number of its range; null for large values.
     ScanRanges(Keyspace, Direction),
-    /// A page of a range with retired records.
+    /// A page of a range with retired records, until the values have a number of bytes.
     ScanStored(Keyspace),
     /// The number of entries of a range, up to a limit.
     Count(Keyspace),
@@ -46,11 +48,21 @@ pub(crate) enum Sql {
 /// transaction whose BEGIN was cancelled would be committed one by one.
 const IN_TRANSACTION: &str = "pg_current_xact_id_if_assigned() is not null";
 
+/// Values of more bytes are not part of a page: a second statement fetches them, a few at a time.
+/// So a page has a limit of bytes, whatever its values are. Their sizes are known without reading
+/// them.
+pub(crate) const LARGE_VALUE: usize = 16 << 10;
+
 impl Sql {
     /// The text, for the tables of a schema.
     pub(crate) fn text(self, schema: &str) -> String {
-        let table = |keyspace: Keyspace| format!("\"{schema}\".\"{}\"", keyspace.name());
-        match self {
+        self.reading(schema).unwrap_or_else(|| self.writing(schema))
+    }
+
+    /// The text of a statement that reads.
+    fn reading(self, schema: &str) -> Option<String> {
+        let table = |keyspace: Keyspace| table(schema, keyspace);
+        Some(match self {
             Sql::Get(keyspace) => {
                 let shown = shown(keyspace, "t.");
                 format!("select t.value from {} t where t.key = $1{shown}", table(keyspace))
@@ -65,8 +77,15 @@ impl Sql {
                 shown(second, "b."),
                 shown(first, "a."),
             ),
-            Sql::GetMany(keyspace) => bounded(
+            Sql::GetAny(keyspace) => format!(
+                "select key, {} from {} where key = any($1::bytea[]){}",
+                small_value(keyspace),
+                table(keyspace),
+                shown(keyspace, ""),
+            ),
+            Sql::GetInOrder(keyspace) => bounded(
                 "n, value",
+                // With a limit, the inner query is executed for one key after the other.
                 &format!(
                     "select a.n, t.value from unnest($1::bytea[]) with ordinality a(k, n) \
                      cross join lateral (select value from {} where key = a.k{} limit 1) t",
@@ -75,14 +94,14 @@ impl Sql {
                 ),
                 "$2",
             ),
-            Sql::Scan(keyspace, direction) => scan(&table(keyspace), keyspace, direction),
+            Sql::Scan(keyspace, direction) => {
+                let columns = format!("key, {}, {}", small_value(keyspace), retired(keyspace));
+                page(&table(keyspace), &columns, "", direction)
+            }
             Sql::ScanRanges(keyspace, direction) => ranges(&table(keyspace), keyspace, direction),
             Sql::ScanStored(keyspace) => {
-                let columns = match keyspace {
-                    Keyspace::Record => "key, value, retired",
-                    _ => "key, value, false as retired",
-                };
-                let rows = page(&table(keyspace), columns, "", Direction::Forward);
+                let columns = format!("key, value, {} as retired", retired(keyspace));
+                let rows = page(&table(keyspace), &columns, "", Direction::Forward);
                 bounded("key, value, retired", &rows, "$4")
             }
             Sql::Count(keyspace) => {
@@ -101,6 +120,14 @@ impl Sql {
                      ::bigint from ({rows}) p"
                 )
             }
+            _ => return None,
+        })
+    }
+
+    /// The text of a statement that writes.
+    fn writing(self, schema: &str) -> String {
+        let table = |keyspace: Keyspace| table(schema, keyspace);
+        match self {
             Sql::Put(keyspace) => {
                 let also = if keyspace == Keyspace::Record { ", retired = false" } else { "" };
                 format!(
@@ -118,7 +145,6 @@ impl Sql {
                  and {IN_TRANSACTION}",
                 table(Keyspace::Record)
             ),
-            Sql::AddToken => format!("insert into \"{schema}\".commits values ($1)"),
             Sql::Sweep(keyspace) => format!(
                 "with rest as materialized (select key from {0} where key >= $1 and key < $2 \
                  order by key offset $3 limit 1), \
@@ -127,8 +153,28 @@ impl Sql {
                  select exists (select from rest)",
                 table(keyspace)
             ),
+            _ => format!("insert into \"{schema}\".commits values ($1)"),
         }
     }
+}
+
+fn table(schema: &str, keyspace: Keyspace) -> String {
+    format!("\"{schema}\".\"{}\"", keyspace.name())
+}
+
+/// The value, or null if it is large or that of a retired record. Index entries are small.
+fn small_value(keyspace: Keyspace) -> String {
+    let hidden = if keyspace == Keyspace::Record { "retired or " } else { "" };
+    match keyspace {
+        Keyspace::Index => "value".into(),
+        _ => format!(
+            "case when {hidden}octet_length(value) > {LARGE_VALUE} then null else value end"
+        ),
+    }
+}
+
+fn retired(keyspace: Keyspace) -> &'static str {
+    if keyspace == Keyspace::Record { "retired" } else { "false" }
 }
 
 /// The condition that hides retired records.
@@ -167,32 +213,15 @@ fn bounded(columns: &str, rows: &str, budget: &str) -> String {
     )
 }
 
-/// The values of retired records are not sent; the client passes such rows, and pauses after many.
-fn scan(table: &str, keyspace: Keyspace, direction: Direction) -> String {
-    match keyspace {
-        Keyspace::Record => {
-            let value = "key, case when retired then ''::bytea else value end as value, retired";
-            bounded("key, value, retired", &page(table, value, "", direction), "$4")
-        }
-        // Entries are small.
-        Keyspace::Index => {
-            let rows = page(table, "key, value", "", direction);
-            format!("select key, value, false from ({rows}) p where $4::bigint > 0")
-        }
-        _ => bounded("key, value, false", &page(table, "key, value", "", direction), "$4"),
-    }
-}
-
-/// The limit in the inner query makes the rows come in the order of the ranges: it can be executed
-/// only once for each range.
+/// The limit in the inner query makes the rows come in the order of the ranges: it is executed for
+/// one range after the other.
 fn ranges(table: &str, keyspace: Keyspace, direction: Direction) -> String {
-    let (shown, order) = (shown(keyspace, ""), order(direction));
-    let rows = format!(
+    let (shown, order, value) = (shown(keyspace, ""), order(direction), small_value(keyspace));
+    format!(
         "select r.n, t.key, t.value from unnest($1::bytea[], $2::bytea[]) with ordinality \
-         r(s, e, n) cross join lateral (select key, value from {table} \
+         r(s, e, n) cross join lateral (select key, {value} as value from {table} \
          where key >= r.s and key < r.e{shown} {order} limit $3) t limit $3"
-    );
-    bounded("n, key, value", &rows, "$4")
+    )
 }
 
 fn insert(table: &str) -> String {

@@ -129,7 +129,7 @@ impl PostgresTxn {
         loop {
             tries += 1;
             let lease = self.store.pool.lease(deadline)?;
-            lease.set_in_transaction(true);
+            lease.begin_transaction();
             match lease.connection().query_first(BEGIN, sql, params, deadline) {
                 Ok(rows) => {
                     let _ = place.set(lease);
@@ -144,8 +144,8 @@ impl PostgresTxn {
         }
     }
 
-    /// The first read is sent behind BEGIN. If the connection turns out to be dead, the transaction
-    /// begins again, unless there were commits meanwhile.
+    /// The first read follows BEGIN at once. If the connection turns out to be dead, the
+    /// transaction begins again, unless there were commits meanwhile.
     fn query_reader(
         &self,
         session: &mut ReaderSession,

@@ -97,6 +97,16 @@ impl PostgresServer {
         server
     }
 
+    /// Adds a file that the server reads, which no other user may read.
+    pub(crate) fn add_file(&self, name: &str, text: &str) {
+        let path = self.folder.path().join("data").join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        if rustix::process::getuid().is_root() {
+            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+
     /// Starts the server over its folder.
     pub fn run(&mut self) {
         let shell = command(Path::new("/bin/sh"))

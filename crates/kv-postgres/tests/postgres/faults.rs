@@ -2,14 +2,20 @@
 //! answers: an acknowledged commit is never lost, and a failed one is never applied.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mayfly_base::SystemClock;
+use mayfly_base::testing::wait_until;
 use mayfly_kv::{
-    Direction, Engine, Guard, InsertCheck, Keyspace, KvError, KvResult, ScanLimit, TxnOptions,
+    Direction, Engine, Guard, InsertCheck, KeyRange, Keyspace, KvError, KvResult, ScanLimit,
+    TxnOptions,
 };
 use mayfly_kv_postgres::{PostgresEngine, PostgresOptions};
+use mayfly_work::OpCtx;
+use mayfly_work::current::{self, Current};
 
 use crate::proxy::{Cut, Part, Proxy};
 use crate::store::{self, Server};
@@ -191,9 +197,7 @@ fn a_stalled_network_ends_calls_at_their_deadline_and_no_commit_comes_late() {
     assert!(matches!(put(&*engine, b"x", b"1"), Err(KvError::Unavailable(_))));
     // Then the messages arrive after all: the commit is applied now or never.
     proxy.stall(false);
-    while put(&*engine, b"x", b"2").is_err() {
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("writes are accepted again", || put(&*engine, b"x", b"2").is_ok());
     let settled = written(server, &schema);
     thread::sleep(Duration::from_millis(300));
     assert_eq!(written(server, &schema), settled);
@@ -317,6 +321,30 @@ fn a_cancelled_statement_and_an_ended_session() {
 }
 
 #[test]
+fn a_killed_operation_does_not_wait_for_its_read() {
+    let (server, options) = (store::shared(), store::fresh());
+    let schema = options.schema.clone();
+    let engine = PostgresEngine::open(&server.url(), options).unwrap();
+    put(&*engine, b"fixed", b"value").unwrap();
+    let locked = thread::spawn(move || {
+        let lock = format!("begin; lock table {schema}.record; select pg_sleep(4); commit");
+        store::shared().sql(&lock)
+    });
+    thread::sleep(Duration::from_millis(300));
+    let op = OpCtx::detached(Arc::new(SystemClock::new()));
+    op.set_max_time_ms(300);
+    let begun = Instant::now();
+    let entered = current::enter(Current { op: Some(op) });
+    assert_eq!(get(&*engine, b"fixed"), Err(KvError::Timeout));
+    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    assert_eq!(txn.get(RECORD, b"fixed", &mut |_| ()), Err(KvError::Timeout));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    drop(entered);
+    locked.join().unwrap();
+    assert_eq!(get(&*engine, b"fixed"), Ok(Some(b"value".to_vec())));
+}
+
+#[test]
 fn large_values_and_long_keys() {
     let engine = store::open();
     let caps = engine.caps();
@@ -345,7 +373,7 @@ fn large_values_and_long_keys() {
     }
     txn.commit().unwrap();
     let txn = engine.begin(TxnOptions::default()).unwrap();
-    let range = mayfly_kv::KeyRange { start: vec![0], end: vec![3] };
+    let range = KeyRange { start: vec![0], end: vec![3] };
     let mut seen = 0;
     txn.scan(RECORD, &range, Direction::Backward, ScanLimit::ALL, &mut |_, value| {
         assert!(value == large);
@@ -360,4 +388,50 @@ fn large_values_and_long_keys() {
     })
     .unwrap();
     assert_eq!(seen, 6);
+    // Small, large and absent ones in turn.
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    let value =
+        |n: u8| vec![n; if n.is_multiple_of(3) { 20_000 + 50_000 * usize::from(n) } else { 10 }];
+    for n in 10..100_u8 {
+        txn.put(RECORD, &[n], &value(n), Guard::Checked).unwrap();
+    }
+    txn.commit().unwrap();
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    txn.put(RECORD, &[0], b"own", Guard::Checked).unwrap();
+    let ranges: Vec<KeyRange> =
+        (0..5).map(|n| KeyRange { start: vec![10 + 20 * n], end: vec![25 + 20 * n] }).collect();
+    let numbers: Vec<[u8; 1]> = (5..110).rev().map(|n| [n]).collect();
+    let keys: Vec<&[u8]> = numbers.iter().map(|key| &key[..]).collect();
+    for has_own in [true, false] {
+        if !has_own {
+            txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+        }
+        for direction in [Direction::Forward, Direction::Backward] {
+            let (mut seen, whole) = (0, KeyRange { start: vec![10], end: vec![100] });
+            txn.scan(RECORD, &whole, direction, ScanLimit::NONE, &mut |key, found| {
+                assert!(found == value(key[0]), "{key:?}");
+                seen += 1;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+            assert_eq!(seen, 90);
+        }
+        let mut seen = Vec::new();
+        txn.scan_ranges(RECORD, &ranges, (Direction::Forward, 8), &mut |_, key, found| {
+            assert!(found == value(key[0]), "{key:?}");
+            seen.push(key[0]);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        let expected: Vec<u8> = (10..100).filter(|n| (n - 10) % 20 < 15).collect();
+        assert_eq!(seen, expected);
+        let mut seen = 0;
+        txn.multi_get(RECORD, &keys, &mut |at, found| {
+            assert!(found == value(numbers[at][0]), "{at}");
+            seen += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!(seen, 90);
+    }
 }

@@ -1,5 +1,6 @@
 //! The conformance suite on PostgreSQL, and tests of an engine across a network.
 
+mod encrypted;
 mod faults;
 mod opening;
 mod proxy;

@@ -6,7 +6,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+
+use mayfly_base::testing::wait_until;
 
 /// Where a connection is cut, relative to a message.
 #[derive(Clone, Copy, Debug)]
@@ -104,9 +105,7 @@ fn forward(rules: &Rules, of_client: bool, from: &mut TcpStream, to: &mut TcpStr
     loop {
         let Ok(read @ 1..) = from.read(&mut bytes) else { return };
         pending.extend_from_slice(&bytes[..read]);
-        while rules.is_stalled.load(Ordering::SeqCst) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the proxy goes on", || !rules.is_stalled.load(Ordering::SeqCst));
         while pending.len() >= header + 4 {
             let length: [u8; 4] = pending[header..header + 4].try_into().unwrap();
             let length = header + u32::from_be_bytes(length) as usize;

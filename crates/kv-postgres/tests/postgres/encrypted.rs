@@ -1,0 +1,77 @@
+//! TLS: which certificates are accepted, and the binding of the login to the session.
+
+use std::fs;
+
+use mayfly_base::testing::wait_until;
+use mayfly_kv::Engine;
+use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+use crate::store::{self, Server};
+
+/// An authority, as PEM, and what signs for it.
+fn authority() -> (String, Issuer<'static, KeyPair>) {
+    let (mut params, key) = (CertificateParams::default(), KeyPair::generate().unwrap());
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let pem = params.self_signed(&key).unwrap().pem();
+    (pem, Issuer::new(params, key))
+}
+
+#[test]
+fn certificates_are_checked_as_the_url_says() {
+    let server = Server::start();
+    let ((root, issuer), (other_root, _)) = (authority(), authority());
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    server.add_file("server.crt", &params.signed_by(&key, &issuer).unwrap().pem());
+    server.add_file("server.key", &key.serialize_pem());
+    server.sql("create role secret login superuser password 'right'");
+    server.sql("alter system set ssl = on");
+    server.sql("select pg_reload_conf()");
+    wait_until("the server speaks TLS", || server.sql("show ssl") == "on");
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (root, other_root) = (file("root", &root), file("other", &other_root));
+    let options = PostgresOptions { connections: 4, held_snapshots: 2, ..store::fresh() };
+    let open = |host: &str, query: &str| {
+        let port = server.port;
+        let url = format!("postgresql://secret:right@{host}:{port}/postgres?{query}");
+        PostgresEngine::open(&url, options.clone())
+    };
+    let bound = "sslmode=require&channel_binding=require";
+    let accepted = [
+        ("127.0.0.1", "sslmode=disable".to_owned()),
+        ("127.0.0.1", "sslmode=prefer".to_owned()),
+        ("127.0.0.1", bound.to_owned()),
+        ("127.0.0.1", format!("sslmode=verify-ca&sslrootcert={root}")),
+        ("localhost", format!("sslmode=verify-full&sslrootcert={root}")),
+    ];
+    for (host, query) in accepted {
+        let engine = open(host, &query).unwrap_or_else(|error| panic!("{query}: {error}"));
+        assert_eq!(engine.get_once(mayfly_kv::Keyspace::Record, b"k", &mut |_| ()), Ok(false));
+        let encrypted = server.sql(
+            "select bool_and(s.ssl)::text from pg_stat_ssl s join pg_stat_activity a using (pid) \
+             where a.application_name = 'mayflydb'",
+        );
+        assert_eq!(encrypted == "true", query != "sslmode=disable", "{query}");
+        drop(engine);
+        let sessions = "select count(*) from pg_stat_activity where application_name = 'mayflydb'";
+        wait_until("the sessions end", || server.sql(sessions) == "0");
+    }
+    for (host, query) in [
+        ("127.0.0.1", "sslmode=disable&channel_binding=require".to_owned()),
+        ("127.0.0.1", format!("sslmode=verify-full&sslrootcert={root}")),
+        ("localhost", format!("sslmode=verify-full&sslrootcert={other_root}")),
+        ("localhost", format!("sslmode=verify-ca&sslrootcert={other_root}")),
+        ("localhost", format!("sslmode=require&sslrootcert={other_root}")),
+        ("localhost", "sslmode=verify-full&sslrootcert=/missing".to_owned()),
+    ] {
+        let error = open(host, &query).map(|_| ()).unwrap_err();
+        let is_expected = matches!(error, OpenError::Unavailable(_) | OpenError::Tls(_));
+        assert!(is_expected && !error.to_string().contains("right"), "{query}: {error:?}");
+    }
+}
