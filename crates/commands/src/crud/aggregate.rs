@@ -453,7 +453,7 @@ fn described_view(
             Ok(Described::Measurements(buckets))
         }
         (None, Description::Figures | Description::Plans) => Ok(Described::View(ns.clone())),
-        (_, Description::Catalog) => {
+        (Some(_), Description::Plans) | (_, Description::Catalog) => {
             let text = format!("{stage} is only valid as the first stage in a pipeline");
             Err(Error::new(ErrorCode(40602), text))
         }

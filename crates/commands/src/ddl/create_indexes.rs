@@ -37,7 +37,7 @@ const UNSTABLE: &[Argument] = &[
     Argument::any("background").unstable(),
     Argument::any("bucketSize").unstable(),
     Argument::any("sparse").unstable(),
-    Argument::any("storageEngine").unstable(),
+    Argument::document("storageEngine").unstable(),
     Argument::any("ttl").unstable(),
 ];
 
