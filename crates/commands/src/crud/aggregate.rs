@@ -55,7 +55,7 @@ const SESSIONS: &str = "config.system.sessions";
 pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::array("pipeline").required().null_is_value(),
     Argument::fields("cursor", CURSOR),
-    HINT,
+    HINT.since("3.6"),
     Argument::bool("allowDiskUse").null_is_value(),
     Argument::flag("bypassDocumentValidation"),
     Argument::bool("bypassEmptyTsReplacement").since("8.0"),

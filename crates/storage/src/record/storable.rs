@@ -6,6 +6,9 @@ use mayfly_value::{DocBuf, RawDoc, ty, validate};
 /// The bytes that one level of nesting takes at least: type, end of name, length, end of document.
 const LEVEL_BYTES: usize = 7;
 
+/// Levels that the catalog and the log add to a document of a client, such as a validator.
+const WRAPPING_LEVELS: usize = 8;
+
 /// Checks a document's bytes. Documents built by the server are checked as strictly as those of
 /// clients, so that damaged bytes are never stored.
 ///
@@ -14,7 +17,7 @@ const LEVEL_BYTES: usize = 7;
 pub(crate) fn check_bytes(document: RawDoc<'_>) -> Result<()> {
     // A delta nests deeper than the document whose parts it holds. [`check_storable`] checks the
     // depth of documents.
-    match validate(document.as_bytes(), limits::MAX_BSON_DEPTH) {
+    match validate(document.as_bytes(), limits::MAX_BSON_DEPTH + WRAPPING_LEVELS) {
         Ok(_) => Ok(()),
         Err(error) if error.code() == ErrorCode::Overflow => Err(too_deep()),
         Err(error) => Err(error),
