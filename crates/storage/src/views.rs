@@ -203,7 +203,7 @@ impl Store {
         }
         let reads = reads_of(ns.db(), definition.as_doc());
         self.check_graph(ns, &reads, reads_of)?;
-        self.check_collations(ns, definition.as_doc(), &reads)?;
+        self.check_collations(ns, definition.as_doc(), &reads, reads_of)?;
         let views = self.get_or_create_locked(&Namespace::new(ns.db(), SYSTEM_VIEWS)?)?;
         self.write(op, &ReadView::now(), &views, |unit| unit.insert(definition.as_doc()))?;
         self.report_definition(&DefinitionChange::ViewCreated {
@@ -227,7 +227,7 @@ impl Store {
         let _changing = self.catalog.lock()?;
         let reads = reads_of(ns.db(), options);
         self.check_graph(ns, &reads, reads_of)?;
-        self.check_collations(ns, options, &reads)?;
+        self.check_collations(ns, options, &reads, reads_of)?;
         self.write_view(op, ns, Some(options)).and_then(|found| match found {
             true => Ok(()),
             false => Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist")),
@@ -274,13 +274,14 @@ impl Store {
         })
     }
 
-    /// Checks that a view has the same collation as the views that it reads. Collections and time
-    /// series are read with any.
+    /// Checks that a view has the same collation as the views that it reads and those that read it.
+    /// Collections and time series are read with any.
     fn check_collations(
         &self,
         ns: &Namespace,
         view: RawDoc<'_>,
         reads: &[Namespace],
+        reads_of: ReadsOf<'_>,
     ) -> Result<()> {
         let collation = Collation::of_options(view)?;
         let has_own = |read: &Namespace| {
@@ -291,8 +292,14 @@ impl Store {
             let Some(other) = self.view(&ReadView::now(), read)? else { continue };
             let other = Collation::of_options(other.as_doc())?;
             if !same_collation(collation.as_ref(), other.as_ref()) {
-                let text = format!("View {ns} has conflicting collation with view {read}");
-                return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
+                return Err(conflicting_collation(ns.as_str(), read.as_str()));
+            }
+        }
+        for (reader, reads) in self.views_with_reads(ns.db(), reads_of)? {
+            let other = Collation::of_options(reader.options.as_doc())?;
+            if reads.contains(ns) && !same_collation(collation.as_ref(), other.as_ref()) {
+                let reader = format!("{}.{}", ns.db(), reader.name);
+                return Err(conflicting_collation(&reader, ns.as_str()));
             }
         }
         Ok(())
@@ -308,7 +315,7 @@ impl Store {
     ) -> Result<()> {
         let mut level: Vec<(Namespace, Vec<Namespace>)> =
             reads.iter().map(|read| (read.clone(), vec![ns.clone()])).collect();
-        for _ in 0..MAX_VIEW_DEPTH {
+        for depth in 0..MAX_VIEW_DEPTH {
             let mut next = Vec::new();
             for (read, way) in level {
                 if read == *ns {
@@ -328,6 +335,37 @@ impl Store {
             next.sort_by(|a, b| a.0.cmp(&b.0));
             next.dedup_by(|a, b| a.0 == b.0);
             level = next;
+            if level.is_empty() {
+                return self.check_height(ns, depth, reads_of);
+            }
+        }
+        Err(too_deep(ns))
+    }
+
+    /// The views of a database, each with what it reads.
+    fn views_with_reads(
+        &self,
+        db: &str,
+        reads_of: ReadsOf<'_>,
+    ) -> Result<Vec<(View, Vec<Namespace>)>> {
+        let views = self.views(&ReadView::now(), db)?;
+        let with_reads = |view: View| {
+            let reads = reads_of(db, view.options.as_doc());
+            (view, reads)
+        };
+        Ok(views.into_iter().map(with_reads).collect())
+    }
+
+    /// Checks the chains of views that read a view through others. Its own chain has `below` views
+    /// after it.
+    fn check_height(&self, ns: &Namespace, below: usize, reads_of: ReadsOf<'_>) -> Result<()> {
+        let views = self.views_with_reads(ns.db(), reads_of)?;
+        let mut level = vec![ns.collection()];
+        for _ in below..MAX_VIEW_DEPTH {
+            let is_above =
+                |reads: &[Namespace]| reads.iter().any(|read| level.contains(&read.collection()));
+            let above = views.iter().filter(|(_, reads)| is_above(reads));
+            level = above.map(|(view, _)| view.name.as_str()).collect();
             if level.is_empty() {
                 return Ok(());
             }
@@ -382,6 +420,11 @@ fn joined(definitions: &[DocBuf]) -> DocBuf {
         });
     }
     out.finish()
+}
+
+fn conflicting_collation(view: &str, read: &str) -> Error {
+    let text = format!("View {view} has conflicting collation with view {read}");
+    Error::new(ErrorCode::OptionNotSupportedOnView, text)
 }
 
 fn too_deep(ns: &Namespace) -> Error {

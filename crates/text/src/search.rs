@@ -69,16 +69,18 @@ impl TextSearch {
             None | Some("") => spec.default_language(),
             Some(name) => language(name)?,
         };
+        let mut sensitivity = options.sensitivity;
+        sensitivity.diacritics |= spec.keeps_diacritics();
         let split = split_search(&options.search);
         let plain = Analyzer::new(language);
         let phrase = |written: String| {
-            let folded = options.sensitivity.folded(&written, language.case_folding()).into_owned();
+            let folded = sensitivity.folded(&written, language.case_folding()).into_owned();
             Phrase { written, folded }
         };
-        let sensitive = Analyzer::new(language).sensitive(options.sensitivity);
+        let sensitive = Analyzer::new(language).sensitive(sensitivity);
         let search = TextSearch {
             language,
-            sensitivity: options.sensitivity,
+            sensitivity,
             terms: plain.terms(&split.words).collect(),
             sensitive_terms: sensitive.terms(&split.words).collect(),
             negated_terms: sensitive.terms(&split.negated_words).collect(),

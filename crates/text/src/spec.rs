@@ -25,7 +25,11 @@ pub struct TextSpec {
     before: Vec<String>,
     /// Key fields after the terms.
     after: Vec<String>,
+    version: i64,
 }
+
+/// The first version of text indexes whose searches ignore diacritics.
+const IGNORES_DIACRITICS: i64 = 3;
 
 impl TextSpec {
     /// Parses a stored specification: `{ key: { a: 1, _fts: "text", _ftsx: 1 }, weights: { ... },
@@ -64,7 +68,22 @@ impl TextSpec {
             language_override: text("language_override").unwrap_or("language").to_owned(),
             before,
             after,
+            version: index
+                .get("textIndexVersion")
+                .and_then(Number::from_value)
+                .and_then(Number::to_i64_truncated)
+                .unwrap_or(IGNORES_DIACRITICS),
         })
+    }
+
+    /// The version of the index. All versions have the same entries.
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// Whether every search distinguishes letters with and without diacritics.
+    pub(crate) fn keeps_diacritics(&self) -> bool {
+        self.version < IGNORES_DIACRITICS
     }
 
     /// The language of searches and documents that specify none.

@@ -74,7 +74,7 @@ pub(super) const REVOKE_ROLES: Command =
 const ARGUMENTS: &[Argument] = &[
     Argument::array("privileges"),
     Argument::array("roles"),
-    Argument::array("authenticationRestrictions"),
+    Argument::array("authenticationRestrictions").since("3.6"),
 ];
 
 /// `privileges`, merged by resource.

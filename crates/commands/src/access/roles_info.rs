@@ -21,7 +21,7 @@ pub(super) const ROW: Command = Command::new("rolesInfo", "Lists roles", run)
 const ARGUMENTS: &[Argument] = &[
     Argument::any("showPrivileges"),
     Argument::flag("showBuiltinRoles"),
-    Argument::flag("showAuthenticationRestrictions"),
+    Argument::flag("showAuthenticationRestrictions").since("3.6"),
     Argument::document("filter"),
 ];
 

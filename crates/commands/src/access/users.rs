@@ -56,8 +56,8 @@ const ARGUMENTS: &[Argument] = &[
     Argument::array("roles"),
     Argument::flag("digestPassword"),
     Argument::string("passwordDigestor"),
-    Argument::array("authenticationRestrictions"),
-    Argument::array("mechanisms"),
+    Argument::array("authenticationRestrictions").since("3.6"),
+    Argument::array("mechanisms").since("4.0"),
 ];
 
 /// A new password and its form.

@@ -19,8 +19,8 @@ const ARGUMENTS: &[Argument] = &[
     Argument::flag("showCredentials"),
     Argument::flag("showCustomData"),
     Argument::flag("showPrivileges"),
-    Argument::flag("showAuthenticationRestrictions"),
-    Argument::document("filter"),
+    Argument::flag("showAuthenticationRestrictions").since("3.6"),
+    Argument::document("filter").since("4.0"),
 ];
 
 /// The details of each user in the answer.

@@ -17,8 +17,11 @@ pub(super) const ROW: Command =
         .since("3.4")
         .flags(RowFlags::ADMIN_ONLY)
         .writes(Writes::Settings);
-const ARGUMENTS: &[Argument] =
-    &[Argument::flag("confirm"), Argument::any("fromConfigServer"), Argument::any("phase")];
+const ARGUMENTS: &[Argument] = &[
+    Argument::flag("confirm").since("7.0"),
+    Argument::any("fromConfigServer"),
+    Argument::any("phase"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;

@@ -13,7 +13,7 @@ use crate::request::{Fields, Needs, Request, WriteConcern};
 
 pub(super) const GET: Command =
     Command::new("getDefaultRWConcern", "Returns the default read and write concern", run_get)
-        .arguments(&[Argument::bool("inMemory")])
+        .arguments(&[Argument::bool("inMemory").since("4.4")])
         .needs(Needs::Cluster(&[Action::GetDefaultRwConcern]))
         .since("4.4")
         .flags(RowFlags::ADMIN_ONLY);

@@ -16,7 +16,7 @@ use crate::request::{Needs, Request};
 
 pub(super) const ROW: Command =
     Command::new("replSetResizeOplog", "Changes the size and retention of the operation log", run)
-        .arguments(&[Argument::number("size"), Argument::number("minRetentionHours")])
+        .arguments(&[Argument::number("size"), Argument::number("minRetentionHours").since("4.4")])
         .needs(Needs::Cluster(&[Action::ReplSetResizeOplog]))
         .since("3.6")
         .flags(RowFlags::ADMIN_ONLY);

@@ -58,9 +58,9 @@ const ARGUMENTS: &[Argument] = &[
     Argument::document("key").required(),
     Argument::flag("unique"),
     Argument::whole("numInitialChunks"),
-    Argument::bool("presplitHashedZones"),
+    Argument::bool("presplitHashedZones").since("4.4"),
     Argument::document("collation"),
-    Argument::document("timeseries"),
+    Argument::document("timeseries").since("5.1"),
     Argument::flag("enforceUniquenessCheck"),
 ];
 

@@ -55,7 +55,7 @@ const SESSIONS: &str = "config.system.sessions";
 pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::array("pipeline").required().null_is_value(),
     Argument::fields("cursor", CURSOR),
-    HINT,
+    HINT.since("3.6"),
     Argument::bool("allowDiskUse").null_is_value(),
     Argument::flag("bypassDocumentValidation"),
     Argument::bool("bypassEmptyTsReplacement").since("8.0"),
@@ -453,7 +453,7 @@ fn described_view(
             Ok(Described::Measurements(buckets))
         }
         (None, Description::Figures | Description::Plans) => Ok(Described::View(ns.clone())),
-        (_, Description::Catalog) => {
+        (Some(_), Description::Plans) | (_, Description::Catalog) => {
             let text = format!("{stage} is only valid as the first stage in a pipeline");
             Err(Error::new(ErrorCode(40602), text))
         }

@@ -75,7 +75,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         ctx.count(OpKind::Delete, 1);
         Ok(proceed)
     })?;
-    results.write(reply, None);
+    results.write(request, reply, None);
     ctx.append_retried(reply);
     Ok(())
 }

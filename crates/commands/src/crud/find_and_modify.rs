@@ -49,7 +49,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::bool("bypassEmptyTsReplacement").since("8.0"),
     Argument::any("collation").since("3.4"),
     Argument::array("arrayFilters").since("3.6"),
-    HINT,
+    HINT.since("4.4"),
     Argument::document("let").since("5.0"),
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),

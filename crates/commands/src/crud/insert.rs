@@ -51,7 +51,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let results = length.run(|| insert_documents(ctx, &ns, documents, 0, options))?;
     ctx.count(OpKind::Insert, results.n as u64);
     ctx.service.metrics.documents.inserted.add(results.n as u64);
-    results.write(reply, None);
+    results.write(request, reply, None);
     ctx.append_retried(reply);
     Ok(())
 }

@@ -94,7 +94,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         ctx.count(OpKind::Update, 1);
         Ok(proceed)
     })?;
-    results.write(reply, Some(modified));
+    results.write(request, reply, Some(modified));
     ctx.append_retried(reply);
     Ok(())
 }

@@ -10,7 +10,7 @@ use mayfly_storage::{Collection, OPLOG};
 use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue, ValueBuf};
 
 use crate::context::CommandContext;
-use crate::request::Fields;
+use crate::request::{Durability, Fields, Request};
 use crate::rules::transaction;
 
 /// The results of a command's statements.
@@ -42,8 +42,19 @@ impl WriteResults {
         self.errors
     }
 
-    /// Appends the fields that all write commands have.
-    pub(super) fn write(&self, reply: &mut DocBuilder, modified: Option<i64>) {
+    /// Appends the fields that all write commands have. The reply to an unacknowledged write, if
+    /// the client wants one, has none of them.
+    pub(super) fn write(
+        &self,
+        request: &Request<'_>,
+        reply: &mut DocBuilder,
+        modified: Option<i64>,
+    ) {
+        let generic = &request.generic;
+        let durability = generic.write_concern.durability();
+        if durability == Durability::None && generic.transaction.is_none() {
+            return;
+        }
         reply.append("n", clamped(self.n));
         if !self.upserted.is_empty() {
             reply.start_array("upserted");

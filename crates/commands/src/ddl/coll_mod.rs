@@ -4,7 +4,9 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_storage::policy::TtlOptions;
 use mayfly_storage::policy::value::{expire_after_for_collection, expire_after_for_collmod};
-use mayfly_storage::{CollModChange, Collection, IndexSelector, NewExpireAfter, TtlIndexRules};
+use mayfly_storage::{
+    CollModChange, Collection, IndexSelector, NewExpireAfter, OPLOG, TtlIndexRules,
+};
 use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -99,6 +101,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let ns = series.as_ref().map_or(ns, |(buckets, _)| buckets.namespace());
     if ctx.store.collection(&ns).is_none() {
         let Some(view) = ctx.service.store.view(ctx.store.view, &ns)? else {
+            if ns.as_str() == OPLOG && fields.get("cappedMax").is_some() {
+                return Err(invalid("the oplog has no limit on the number of its entries"));
+            }
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
         let others = OF_COLLECTIONS.iter().chain(&["index", "expireAfterSeconds"]);

@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_storage::CreateIndexesOptions;
 use mayfly_value::arguments::{Argument, Form};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::encrypted_fields::check_indexes;
 use super::time_series::on_measurements;
@@ -24,9 +24,9 @@ pub(crate) const ROW: Command = Command::new("createIndexes", "Creates indexes",
     .replayed(LogForm::OneIndex, &[ErrorCode::IndexAlreadyExists, ErrorCode::NamespaceNotFound]);
 const ARGUMENTS: &[Argument] = &[
     Argument::array("indexes").required(),
-    Argument::flag("ignoreUnknownIndexOptions"),
+    Argument::flag("ignoreUnknownIndexOptions").unstable(),
     Argument::one_of("commitQuorum", &[Form::String, Form::Whole]).since("4.4"),
-    Argument::any("v"),
+    Argument::whole("v"),
     Argument::flag("dryRun").unstable(),
     Argument::string("onConflict").unstable(),
 ];
@@ -36,10 +36,26 @@ const ARGUMENTS: &[Argument] = &[
 const UNSTABLE: &[Argument] = &[
     Argument::any("background").unstable(),
     Argument::any("bucketSize").unstable(),
+    Argument::any("dropDups").unstable(),
+    Argument::any("prepareUnique").unstable(),
     Argument::any("sparse").unstable(),
-    Argument::any("storageEngine").unstable(),
+    Argument::document("storageEngine").unstable(),
     Argument::any("ttl").unstable(),
 ];
+
+/// Checks that an index belongs to the stable API, which has no text search.
+///
+/// # Errors
+/// 323 APIStrictError.
+fn check_stable(spec: RawDoc<'_>) -> Result<()> {
+    Fields::new(spec, "createIndexes.indexes").check_stable(UNSTABLE)?;
+    let key = spec.get("key").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
+    if key.iter().any(|field| field.value() == RawValue::String("text")) {
+        let text = "text indexes cannot be created with apiStrict: true";
+        return Err(Error::new(ErrorCode::APIStrictError, text));
+    }
+    Ok(())
+}
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
@@ -62,7 +78,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let specs: Vec<RawDoc<'_>> = specs.collect();
     if request.generic.api_strict {
         for spec in &specs {
-            Fields::new(*spec, "createIndexes.indexes").check_stable(UNSTABLE)?;
+            check_stable(*spec)?;
         }
     }
     if specs.is_empty() {

@@ -61,8 +61,8 @@ fn collection(
 }
 const ARGUMENTS: &[Argument] = &[
     Argument::flag("force"),
-    Argument::flag("dryRun"),
-    Argument::whole("freeSpaceTargetMB").at_least(1),
+    Argument::flag("dryRun").since("8.0"),
+    Argument::whole("freeSpaceTargetMB").at_least(1).since("8.0"),
 ];
 
 /// Runs `compact`. The space that it frees is unknown before; therefore `freeSpaceTargetMB` only

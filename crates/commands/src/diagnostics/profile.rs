@@ -37,8 +37,11 @@ enum FilterChange {
     Set(mayfly_value::DocBuf, Matcher),
     Unset,
 }
-const ARGUMENTS: &[Argument] =
-    &[Argument::whole("slowms"), Argument::number("sampleRate"), Argument::any("filter")];
+const ARGUMENTS: &[Argument] = &[
+    Argument::whole("slowms"),
+    Argument::number("sampleRate").since("3.6"),
+    Argument::any("filter").since("4.4.2"),
+];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;

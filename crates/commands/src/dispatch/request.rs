@@ -6,6 +6,7 @@ use mayfly_service::Authority;
 use super::{After, Call, Incoming};
 use crate::context::{Handler, Run, counter};
 use crate::registry;
+use crate::request::generic::Unmet;
 use crate::request::row::InTransaction;
 use crate::request::{OpKind, ReadConcern, Request, RowFlags, generic};
 use crate::rules::rights::check;
@@ -124,9 +125,9 @@ pub(super) fn check_concerns(call: &Call<'_>, request: &mut Request<'_>) -> Resu
     if takes_concern && acknowledges {
         implied::set_write_concern(service, generic)?;
     }
-    let unmet = generic.write_concern.unmet;
-    if let Some(unmet) = unmet.filter(|_| service.replica_set.get().is_none()) {
-        return Err(unmet.refusal());
+    let unmet = generic.write_concern.unmet.filter(|_| service.replica_set.get().is_none());
+    if let Some(refusal) = unmet.and_then(Unmet::refusal) {
+        return Err(refusal);
     }
     if let Some(session) = generic.lsid {
         service.sessions.touch(session, service.clock.now_ms())?;

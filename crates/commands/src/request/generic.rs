@@ -15,6 +15,7 @@ use super::{Fields, Row, RowFlags};
 mod concern;
 mod read_concern;
 
+pub(crate) use concern::Unmet;
 pub use concern::{Durability, WriteConcern};
 pub use read_concern::{ReadConcern, ReadLevel};
 
@@ -154,9 +155,10 @@ impl Api<'_> {
     fn check(&self, row: &Row) -> Result<()> {
         match self.version {
             Some(RawValue::String("1")) => {}
-            Some(_) => {
+            Some(RawValue::String(_)) => {
                 return Err(Error::new(ErrorCode::APIVersionError, "API version must be \"1\""));
             }
+            Some(other) => return Err(wrong_type("apiVersion", other, "string")),
             None if self.strict || self.deprecation.is_some() => {
                 let text =
                     "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion";

@@ -120,6 +120,10 @@ impl Parser<'_> {
                 self.field(path, element.name(), element.value(), depth + 1)
             });
         }
+        // With other fields in the document, an operator counts as the name of a field.
+        if inner.iter().nth(1).is_some() {
+            check_field_path(first.name())?;
+        }
         match (first.name(), self.kind) {
             ("$slice", ProjectionKind::Find) => self.slice(path, inner, first.value()),
             ("$elemMatch", ProjectionKind::Find) => self.elem_match(path, inner),

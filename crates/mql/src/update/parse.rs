@@ -112,6 +112,15 @@ fn rename(from: FieldPath, field: RawElement<'_>) -> Result<Modification> {
             field.name()
         )));
     }
+    let inside = |outer: &str, inner: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'))
+    };
+    if inside(field.name(), to) || inside(to, field.name()) {
+        return Err(Error::bad_value(format!(
+            "The source and target field for $rename must not be on the same path: {}: \"{to}\"",
+            field.name()
+        )));
+    }
     let to = parse_path(to)?;
     for (path, role) in [(&from, "source"), (&to, "destination")] {
         if is_dynamic(path) {

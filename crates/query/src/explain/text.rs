@@ -26,7 +26,7 @@ pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Cou
         list("phrases", search.phrases(), out);
         list("negatedPhrases", search.negated_phrases(), out);
         out.end();
-        out.append("textIndexVersion", 3);
+        out.append("textIndexVersion", number(text.search.spec.version().unsigned_abs()));
     });
     let rejected = number(counted.documents.saturating_sub(counted.returned));
     let stage = stage.did(counted.returned, counted.documents, counted.over).counting(|out| {

@@ -29,6 +29,9 @@ impl Pipeline {
         explained: &Explained<'_>,
         out: &mut DocBuilder,
     ) -> Result<()> {
+        if let Some(last) = self.steps.last() {
+            last.stage().check_target(session)?;
+        }
         let by_distance =
             collection.is_some() && self.steps.first().is_some_and(Step::is::<GeoNear>);
         let taken = if by_distance { 1 } else { front_length(&self.steps) };

@@ -87,9 +87,6 @@ struct Rules {
     not_selecting: i32,
 }
 
-/// The codes for a weight of an unknown pipeline, and for a negative one.
-const WEIGHTS: (i32, i32) = (9967500, 9460300);
-
 /// Parses the pipelines and their weights.
 fn inputs<'a>(
     pipelines: RawDoc<'a>,
@@ -131,23 +128,38 @@ fn inputs<'a>(
     if found.is_empty() {
         return Err(Error::bad_value(format!("{} requires at least one pipeline", rules.name)));
     }
-    for weight in weights.unwrap_or(RawDoc::EMPTY) {
+    weigh(&mut found, weights.unwrap_or(RawDoc::EMPTY), rules)?;
+    Ok(found)
+}
+
+/// Takes the weights of the pipelines over. Those without a weight keep theirs.
+///
+/// # Errors
+/// 9460300 for a negative weight; then, for weights of unknown pipelines, 9460301 if there are more
+/// weights than pipelines, otherwise 9967500.
+fn weigh(inputs: &mut [Input<'_>], weights: RawDoc<'_>, rules: &Rules) -> Result<()> {
+    let mut unknown = Vec::new();
+    for weight in weights {
         let Some(number) = Number::from_value(weight.value()) else {
             let path = format!("{}.combination.weights.{}", rules.name, weight.name());
             return Err(wrong_type(path, weight.value(), "number"));
         };
-        let (unknown, negative) = WEIGHTS;
-        let Some(input) = found.iter_mut().find(|input| input.name == weight.name()) else {
-            let text =
-                format!("there is no pipeline with the name of the weight '{}'", weight.name());
-            return Err(fault(unknown, text));
+        let Some(input) = inputs.iter_mut().find(|input| input.name == weight.name()) else {
+            unknown.push(weight.name());
+            continue;
         };
         input.weight = number.to_f64();
         if input.weight < 0.0 || input.weight.is_nan() {
-            return Err(fault(negative, format!("the weight of '{}' is negative", input.name)));
+            return Err(fault(9460300, format!("the weight of '{}' is negative", input.name)));
         }
     }
-    Ok(found)
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let code = if weights.iter().count() > inputs.len() { 9460301 } else { 9967500 };
+    let text =
+        format!("there are no pipelines with the names of the weights: {}", unknown.join(", "));
+    Err(fault(code, text))
 }
 
 /// Checks the name of a pipeline.

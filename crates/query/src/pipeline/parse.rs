@@ -142,8 +142,11 @@ impl Stages<'_> {
             [first, second, ..] if first.is::<Unpack>() && second.is::<Distances>()
         );
         for (at, name) in names.enumerate() {
-            if !(over_measurements && at == 1) {
-                StageRow::find(name.name()).map_or(Ok(()), |row| row.check_place(at, count))?;
+            let row = StageRow::find(name.name());
+            // A fusion may be over a view.
+            let fuses_view = row.is_some_and(|row| row.fuses) && self.context.begins_at(at);
+            if !(over_measurements && at == 1 || fuses_view) {
+                row.map_or(Ok(()), |row| row.check_place(at, count))?;
             }
         }
         Ok(())

@@ -424,7 +424,8 @@ impl StageRow {
         if context.within_facet() && !self.in_facet {
             return Err(in_facet(name));
         }
-        if self.place == StagePosition::First && self.first_code.is_none() && context.stage() > 0 {
+        let is_first = context.stage() == 0 || self.fuses && context.is_after_view();
+        if self.place == StagePosition::First && self.first_code.is_none() && !is_first {
             return Err(not_first(name));
         }
         let (code, text) = match context.inside {

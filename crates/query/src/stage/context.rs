@@ -56,6 +56,8 @@ pub struct PipelineContext<'a> {
     /// Number of leading stages that come from a view, whose rights were checked when it was
     /// defined.
     of_view: usize,
+    /// Whether the stage that is parsed is the first one after those of a view.
+    after_view: bool,
 }
 
 impl<'a> PipelineContext<'a> {
@@ -73,6 +75,7 @@ impl<'a> PipelineContext<'a> {
             in_transaction: false,
             rights: None,
             of_view: 0,
+            after_view: false,
         }
     }
 
@@ -112,10 +115,21 @@ impl<'a> PipelineContext<'a> {
         self.of_view > 0
     }
 
+    /// Whether the stage at index `at` is the first one after those of a view.
+    pub(crate) fn begins_at(&self, at: usize) -> bool {
+        self.follows_view() && at == self.of_view
+    }
+
+    /// Whether the stage that is parsed is the first one after those of a view.
+    pub(crate) fn is_after_view(&self) -> bool {
+        self.after_view
+    }
+
     /// The context of the stage at index `at`: for the stages of a view, no rights are recorded.
     pub(crate) fn for_stage(&self, at: usize) -> PipelineContext<'a> {
         let rights = self.rights.filter(|_| at >= self.of_view);
-        PipelineContext { rights, of_view: 0, stage: at, ..*self }
+        let after_view = self.begins_at(at);
+        PipelineContext { rights, of_view: 0, stage: at, after_view, ..*self }
     }
 
     /// The context of a view's pipeline.

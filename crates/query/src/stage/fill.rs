@@ -19,6 +19,25 @@ pub(crate) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
     Ok(windows.into_iter().chain(values).collect())
 }
 
+/// The stage that a `$fill` is rewritten to in an update, which sees one document at a time; `None`
+/// for another stage.
+///
+/// # Errors
+/// Errors of the operand; 72 InvalidOptions if it fills from other documents.
+pub(super) fn values(stage: RawDoc<'_>) -> Result<Option<DocBuf>> {
+    let mut fields = stage.iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else { return Ok(None) };
+    if field.name() != "$fill" {
+        return Ok(None);
+    }
+    let (windows, values) = expanded(field.value())?;
+    if windows.is_some() {
+        let text = "$setWindowFields is not allowed to be used within an update";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    Ok(values.map(|values| written("$addFields", &values)))
+}
+
 const ARGUMENTS: &[Argument] = &[
     Argument::document("output").required(),
     Argument::any("partitionBy"),

@@ -165,7 +165,10 @@ fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, DistanceUnit)> {
     };
     let value = computed.as_raw();
     match value {
-        RawValue::Document(doc) if doc.get("type").is_some() => {
+        // GeoJSON; without a type it is a point.
+        RawValue::Document(doc)
+            if doc.get("type").is_some() || doc.get("coordinates").is_some() =>
+        {
             let (shape, crs, _) = query_geometry(RawValue::Document(doc))?;
             match shape.pair().filter(|_| crs == Crs::Sphere) {
                 Some(pair) => Ok((pair, DistanceUnit::Metres)),

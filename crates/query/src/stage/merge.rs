@@ -5,15 +5,16 @@ use super::unwind::parts;
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::{Expression, Scope};
+use mayfly_storage::StoreSession;
 use mayfly_value::arguments::{
     Argument, Fields, Form,
     error::{not_a_choice, wrong_type},
 };
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::merge_run::RunningMerge;
+use super::merge_run::{RunningMerge, missing_in};
 use super::target::{check_target, target};
-use super::{PipelineContext, Running, Stage};
+use super::{PipelineContext, Running, Stage, fill};
 
 /// A parsed `$merge`.
 #[derive(Debug)]
@@ -125,6 +126,10 @@ impl Stage for Merge {
     fn writes_to(&self) -> Option<&Namespace> {
         Some(&self.into)
     }
+
+    fn check_target(&self, session: StoreSession<'_>) -> Result<()> {
+        missing_in(self, session).map(drop)
+    }
 }
 
 fn on_fields(value: RawValue<'_>) -> Result<Vec<String>> {
@@ -165,6 +170,23 @@ fn on_fields(value: RawValue<'_>) -> Result<Vec<String>> {
     }
 }
 
+/// The stages with each `$fill` as the stage that it is rewritten to.
+///
+/// # Errors
+/// Errors of `$fill`; 72 InvalidOptions if it fills from other documents.
+fn updating(stages: RawDoc<'_>) -> Result<DocBuf> {
+    let mut out = DocBuilder::new();
+    for (at, stage) in stages.iter().enumerate() {
+        let spec = stage.value().as_document().unwrap_or(RawDoc::EMPTY);
+        let at = at.to_string();
+        match fill::values(spec)? {
+            Some(filled) => out.append(&at, &filled),
+            None => out.append(&at, spec),
+        };
+    }
+    Ok(out.finish())
+}
+
 fn when_matched(value: RawValue<'_>) -> Result<Matched> {
     match value {
         RawValue::Array(stages) => {
@@ -174,7 +196,7 @@ fn when_matched(value: RawValue<'_>) -> Result<Matched> {
                     return Err(wrong_type(path, stage.value(), "object"));
                 }
             }
-            Ok(Matched::Pipeline(stages.to_owned()))
+            updating(stages).map(Matched::Pipeline)
         }
         RawValue::String("replace") => Ok(Matched::Replace),
         RawValue::String("keepExisting") => Ok(Matched::Keep),

@@ -3,13 +3,15 @@
 //! 1. Each result becomes an update or an insert of one record.
 //! 2. Writes of different records are collected, up to a number and a size, into one write unit.
 //! 3. If the unit fails, because of one write or of a concurrent writer, the writes are applied one
-//!    by one. Those before the failing one persist, as if each had been written alone.
+//!    by one.
+//! 4. An error of one document does not prevent the writes of the others in its batch, which is
+//!    larger than a unit, as in the reference. The first error ends the command after the batch.
 
 use foldhash::{HashSet, HashSetExt};
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_expr::{Frame, Scope};
 use mayfly_mql::{Matcher, ParseContext, Update};
-use mayfly_storage::Collection;
+use mayfly_storage::{Collection, StoreSession};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, SortOrder, new_object_id};
 use std::sync::Arc;
@@ -27,9 +29,13 @@ use crate::modify::{SingleWrite, Unmatched, UpdateSpec, WriteKind, update, write
 const UNIT_DOCUMENTS: usize = 256;
 const UNIT_BYTES: usize = 1 << 20;
 
+/// Limits on a batch: those of a command that the reference writes it with.
+const BATCH_DOCUMENTS: usize = limits::MAX_WRITE_BATCH_ITEMS;
+const BATCH_BYTES: usize = limits::MAX_USER_DOCUMENT_BYTES;
+
 /// Whether documents without a value in a field can be matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missing {
+pub(super) enum Missing {
     /// A missing value matches like null: the unique index has entries for both.
     IsNull,
     /// A value is needed.
@@ -57,6 +63,20 @@ fn unique_on(collection: &Collection, on: &[String], scope: &Scope) -> Option<Mi
     Some(if is_full { Missing::IsNull } else { Missing::IsRefused })
 }
 
+/// Looks for the index that ensures that the documents of the target differ in the `on` fields.
+///
+/// # Errors
+/// 51183 if there is none.
+pub(super) fn missing_in(merge: &Merge, session: StoreSession<'_>) -> Result<Missing> {
+    let Merge { into, on, scope, .. } = merge;
+    let unique = match session.collection(into) {
+        Some(existing) => unique_on(&existing, on, scope),
+        None => (*on == ["_id"]).then_some(Missing::IsRefused),
+    };
+    let text = "Cannot find index to verify that join fields will be unique";
+    unique.ok_or_else(|| fault(51183, text))
+}
+
 pub(super) struct RunningMerge {
     merge: Merge,
     target: Option<Arc<Collection>>,
@@ -66,6 +86,16 @@ pub(super) struct RunningMerge {
     /// The keys of the records that they write. Writes of one record do not share a unit.
     keys: HashSet<Vec<u8>>,
     bytes: usize,
+    batch: Batch,
+}
+
+/// The documents since the end of the last batch.
+#[derive(Default)]
+struct Batch {
+    documents: usize,
+    bytes: usize,
+    /// The first error of one of them.
+    failed: Option<Error>,
 }
 
 /// The write for a result.
@@ -77,11 +107,12 @@ enum Write {
 impl RunningMerge {
     pub(super) fn new(merge: Merge) -> RunningMerge {
         let (waiting, keys, missing) = (Vec::new(), HashSet::new(), Missing::IsRefused);
-        RunningMerge { merge, target: None, missing, waiting, keys, bytes: 0 }
+        let batch = Batch::default();
+        RunningMerge { merge, target: None, missing, waiting, keys, bytes: 0, batch }
     }
 
     fn target(&mut self, context: &StageContext<'_>) -> Result<Arc<Collection>> {
-        let Merge { into, on, scope, .. } = &self.merge;
+        let into = &self.merge.into;
         // A renamed collection is no longer the target.
         let still = |target: &&Arc<Collection>| target.check_still(into).is_ok();
         if let Some(target) = self.target.as_ref().filter(still) {
@@ -89,15 +120,7 @@ impl RunningMerge {
         }
         let session = context.session;
         session.store.check_no_view(session.view, into)?;
-        let unique = match session.collection(into) {
-            Some(existing) => unique_on(&existing, on, scope),
-            None => (*on == ["_id"]).then_some(Missing::IsRefused),
-        };
-        let Some(missing) = unique else {
-            let text = "Cannot find index to verify that join fields will be unique";
-            return Err(fault(51183, text));
-        };
-        self.missing = missing;
+        self.missing = missing_in(&self.merge, session)?;
         let (target, _) = session.store.get_or_create(session.view, into)?;
         self.target = Some(target.clone());
         Ok(target)
@@ -148,10 +171,10 @@ impl RunningMerge {
                 }
                 for (name, expression) in &self.merge.variables {
                     let value = expression.evaluate(Frame::new(document))?;
-                    match value.as_raw() {
-                        Some(value) => values.start_document(name).append("$literal", value).end(),
-                        None => values.append(name, "$$REMOVE"),
-                    };
+                    // A variable without a value is undefined, and its use an error.
+                    if let Some(value) = value.as_raw() {
+                        values.start_document(name).append("$literal", value).end();
+                    }
                 }
                 scope.declare(values.finish().as_doc())?;
                 Update::parse_in(RawValue::Array(stages.as_doc()), &[], &scope, &context)
@@ -220,7 +243,22 @@ impl RunningMerge {
             let Some(written) = self.write_together(context, rest.as_slice())? else { break };
             rest.by_ref().take(written).for_each(drop);
         }
-        rest.try_for_each(|write| self.write_one(context, write))
+        for write in rest {
+            context.session.op.check()?;
+            match self.write_one(context, write) {
+                Err(error) if concerns_document(&error) => {
+                    self.batch.failed.get_or_insert(error);
+                }
+                written => written?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the waiting documents, and ends the batch with the error of one of its documents.
+    fn end_batch(&mut self, context: &StageContext<'_>) -> Result<()> {
+        self.flush(context)?;
+        std::mem::take(&mut self.batch).failed.map_or(Ok(()), Err)
     }
 
     /// Writes leading documents in one unit and returns their number. Returns `None`, with nothing
@@ -248,7 +286,6 @@ impl RunningMerge {
     }
 
     fn write_one(&mut self, context: &StageContext<'_>, write: Write) -> Result<()> {
-        context.session.op.check()?;
         let target = self.target(context)?;
         let spec = match write {
             Write::Update(spec) => spec,
@@ -273,6 +310,18 @@ impl RunningMerge {
     }
 }
 
+/// Whether other documents may be written in spite of this error of one.
+fn concerns_document(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::DuplicateKey
+            | ErrorCode::DocumentValidationFailure
+            | ErrorCode::MergeStageNoMatchingDocument
+            | ErrorCode::ImmutableField
+            | ErrorCode::BSONObjectTooLarge
+    )
+}
+
 impl Running for RunningMerge {
     fn push(
         &mut self,
@@ -288,15 +337,20 @@ impl Running for RunningMerge {
         let (write, key) = match self.prepared(context, document) {
             Ok(prepared) => prepared,
             // Earlier results are written in spite of the error.
-            Err(error) => return self.flush(context).and(Err(error)),
+            Err(error) => return self.end_batch(context).and(Err(error)),
         };
         if self.keys.contains(&key) {
             self.flush(context)?;
         }
         self.keys.insert(key);
-        self.bytes += document.as_bytes().len();
+        let bytes = document.as_bytes().len();
+        self.bytes += bytes;
         self.waiting.push(write);
-        if self.waiting.len() >= UNIT_DOCUMENTS || self.bytes >= UNIT_BYTES {
+        self.batch.documents += 1;
+        self.batch.bytes += bytes;
+        if self.batch.documents >= BATCH_DOCUMENTS || self.batch.bytes >= BATCH_BYTES {
+            self.end_batch(context)?;
+        } else if self.waiting.len() >= UNIT_DOCUMENTS || self.bytes >= UNIT_BYTES {
             self.flush(context)?;
         }
         Ok(Flow::More)
@@ -306,7 +360,7 @@ impl Running for RunningMerge {
         // Errors of the target are reported even without documents.
         if !context.settings.read_only {
             self.target(context)?;
-            self.flush(context)?;
+            self.end_batch(context)?;
         }
         Ok(Flow::More)
     }

@@ -124,6 +124,14 @@ pub(crate) trait Stage: Any + Debug + Send + Sync {
     fn writes_to(&self) -> Option<&Namespace> {
         None
     }
+
+    /// Checks, without a write, that the collection is as the stage needs it.
+    ///
+    /// # Errors
+    /// Errors of the stage.
+    fn check_target(&self, _: StoreSession<'_>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Work of passing a document to a stage, in units of [`spend`]; each KiB of the document adds one.

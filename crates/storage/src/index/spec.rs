@@ -3,7 +3,7 @@
 //! Sources: the manual's pages "createIndexes" and "TTL Indexes"; texts and codes of TTL options
 //! from the expiry contract, section 1.
 
-use mayfly_value::arguments::error::mistyped;
+use mayfly_value::arguments::error::{mistyped, wrong_type};
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
@@ -199,7 +199,12 @@ impl IndexSpec {
         out.append("key", requested.key.as_ref().map_or(key, DocBuf::as_doc)).append("name", name);
         for element in raw {
             match element.name() {
-                "v" | "key" | "name" | "ns" | "dropDups" | "storageEngine" => {}
+                // The server has one engine, without options for an index.
+                "storageEngine" => match element.value() {
+                    RawValue::Document(_) | RawValue::Null | RawValue::Undefined => {}
+                    other => return Err(wrong_type("storageEngine", other, "object")),
+                },
+                "v" | "key" | "name" | "ns" | "dropDups" => {}
                 "expireAfterSeconds" if last_modified => {
                     let seconds = last_modified_for_create(element.value())?;
                     out.append("expireAfterSeconds", seconds);

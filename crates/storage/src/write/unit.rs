@@ -23,7 +23,9 @@ use crate::index::validation::{Validation, WriteTime};
 use crate::isolation::{Effects, Pending, ReadView};
 use crate::oplog::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog, UpdateStyle, delta};
 use crate::record::layout::{InLog, ObjectKey, RECORD_HEADER, encode_record};
-use crate::record::storable::{check_bytes, check_storable};
+use crate::record::storable::{
+    MAX_CLUSTERED_KEY_BYTES, check_bytes, check_clustered_key, check_storable,
+};
 use crate::record::{Moment, Record, StoredDocument};
 use ahead::ReadAhead;
 use fresh::FreshKeys;
@@ -227,6 +229,9 @@ impl<'s> WriteUnit<'s> {
             return self.insert_as(&number.to_be_bytes(), id, document);
         }
         let key = self.collection.id_key(id);
+        if key.len() > MAX_CLUSTERED_KEY_BYTES {
+            check_clustered_key(&state.options, &key)?;
+        }
         self.look_up_new(&key, id)?;
         self.insert_as(&key, id, document)
     }

@@ -37,25 +37,29 @@ pub struct WriteConcern {
 }
 
 /// A write concern that a single node cannot meet. Outside of a replica set, the command is
-/// refused; the only member of a set writes and reports that other members did not acknowledge it
-/// (manual, "Write Concern").
+/// refused, unless the concern counts members by tags; the only member of a set writes and reports
+/// that other members did not acknowledge it (manual, "Write Concern").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmet {
     /// It counts more members than exist.
     Members,
     /// It names a mode, which the configuration of a set would have to define.
     Mode,
+    /// It counts members by their tags, or is null, which stands for the mode with the empty name.
+    Tags,
 }
 
 impl Unmet {
-    /// The error of a node outside of a replica set.
-    pub(crate) fn refusal(self) -> Error {
-        Error::bad_value(match self {
+    /// The error of a node outside of a replica set, if it refuses the command.
+    pub(crate) fn refusal(self) -> Option<Error> {
+        let text = match self {
             Unmet::Members => "cannot use 'w' > 1 when a host is not replicated",
             Unmet::Mode => {
                 "cannot use non-majority 'w' mode tag when a host is not a member of a replica set"
             }
-        })
+            Unmet::Tags => return None,
+        };
+        Some(Error::bad_value(text))
     }
 
     /// Appends `writeConcernError` of the only member of a set to the reply of a write.
@@ -67,7 +71,7 @@ impl Unmet {
                 let text = "Not enough data-bearing nodes".to_owned();
                 (ErrorCode::UnsatisfiableWriteConcern, text)
             }
-            Unmet::Mode => {
+            Unmet::Mode | Unmet::Tags => {
                 let mode = mode.unwrap_or_default();
                 let text = format!(
                     "No write concern mode named '{mode}' found in replica set configuration"
@@ -137,7 +141,11 @@ impl WriteConcern {
             (concern.w, concern.unmet) = parse_w(w)?;
         }
         // `fsync` is an obsolete name of `j`.
-        concern.j = fields.bool("j")? == Some(true) || fields.bool("fsync")? == Some(true);
+        let (j, fsync) = (fields.bool("j")? == Some(true), fields.bool("fsync")? == Some(true));
+        if j && fsync {
+            return Err(Error::failed_to_parse("fsync and j options cannot be used together"));
+        }
+        concern.j = j || fsync;
         // Other types than numbers are ignored.
         concern.wtimeout = fields.get("wtimeout").and_then(whole_number).unwrap_or(0);
         if concern.wtimeout > i64::from(i32::MAX) {
@@ -151,8 +159,9 @@ impl WriteConcern {
 fn parse_w(value: RawValue<'_>) -> Result<(Option<i64>, Option<Unmet>)> {
     match value {
         RawValue::String("majority") => Ok((None, None)),
-        RawValue::String(_) | RawValue::Document(_) | RawValue::Null | RawValue::Undefined => {
-            Ok((None, Some(Unmet::Mode)))
+        RawValue::String(_) => Ok((None, Some(Unmet::Mode))),
+        RawValue::Document(_) | RawValue::Null | RawValue::Undefined => {
+            Ok((None, Some(Unmet::Tags)))
         }
         other => match whole_number(other) {
             Some(w) if !(0..=MAX_W).contains(&w) || is_nan(other) => {
@@ -214,7 +223,8 @@ mod tests {
             d.append("w", 2);
         });
         assert_eq!(more.unwrap(), Durability::Synced);
-        assert_eq!(Unmet::Members.refusal().code(), ErrorCode::BadValue);
+        let refusal = Unmet::Members.refusal().map(|error| error.code());
+        assert_eq!(refusal, Some(ErrorCode::BadValue));
         let unknown = durability(|d| {
             d.append("x", 2);
         });

@@ -10,7 +10,7 @@ use super::super::{OpRow, own};
 use super::civil::{Civil, DAY_MS, days_of, weekday};
 use super::unit::{Unit, unit_of, weekday_of};
 use super::zone::Zone;
-use super::{date, required_date, zone_of};
+use super::{as_date, date, zone_of};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
@@ -74,7 +74,10 @@ fn run<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
         }
     }
     let Some(zone) = zone_of(&arguments[3], frame)? else { return Ok(Value::NULL) };
-    let ms = required_date(&value)?;
+    let ms = as_date(value.or_undefined()).ok_or_else(|| {
+        let found = value.type_name();
+        fault(5_439_012, format!("$dateTrunc requires 'date' to be a date, but got {found}"))
+    })?;
     let by_clock = matches!(unit, Unit::Second | Unit::Minute | Unit::Hour);
     if by_clock && unit.fixed_ms().and_then(|ms| ms.checked_mul(bin)).is_none() {
         return Err(fault(5_439_002, "dateTrunc unsupported binSize value for this unit"));

@@ -61,8 +61,10 @@ impl SetFields {
         let nested = match value {
             RawValue::Document(inner) if inner.is_empty() => None,
             RawValue::Document(inner) => {
-                let first = inner.iter().next();
-                let is_expression = first.is_some_and(|e| e.name_bytes().starts_with(b"$"));
+                let is_expression = inner.iter().any(|e| e.name_bytes().starts_with(b"$"));
+                if is_expression && inner.iter().nth(1).is_some() {
+                    return Err(more_than_an_operator(inner, context.spec));
+                }
                 (!is_expression).then_some(inner)
             }
             _ => None,
@@ -126,6 +128,17 @@ impl SetFields {
         }
         Ok(made)
     }
+}
+
+/// The error of a document with an operator and other fields.
+fn more_than_an_operator(inner: RawDoc<'_>, spec: RawDoc<'_>) -> Error {
+    let text = format!(
+        "an expression specification must contain exactly one field, the name of the expression.          Found {} fields in {}, while parsing object {}",
+        inner.iter().count(),
+        Shell(inner),
+        Shell(spec)
+    );
+    Error::new(ErrorCode(40181), text)
 }
 
 fn check_path(path: &str, depth: usize) -> Result<()> {

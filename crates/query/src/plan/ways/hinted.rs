@@ -24,11 +24,16 @@ use crate::plan::types::way::Way;
 /// The way that a hint names, within its `min` and `max`.
 ///
 /// # Errors
-/// 2 BadValue if no such index exists, 291 NoQueryExecutionPlans if it cannot serve the query, and
-/// the errors of `min` and `max`.
+/// 2 BadValue if no such index exists, 27 IndexNotFound if several have the hinted key, 291
+/// NoQueryExecutionPlans if the index cannot serve the query, and the errors of `min` and `max`.
 pub(crate) fn way_by_hint(input: &PlanInput<'_>, hint: &Hint) -> Result<Way> {
     let (collection, query) = (input.collection, input.query);
     if let Hint::Between { index, min, max } = hint {
+        // The keys of a wildcard index have no fixed fields.
+        let wildcard = |index: Arc<Index>| index.spec.kind().get::<Wildcard>().is_some();
+        if hinted(input, index)?.is_some_and(wildcard) {
+            return Err(incompatible());
+        }
         let way = way_by_hint(input, index)?;
         return narrowed(collection, way, query, min.as_ref(), max.as_ref());
     }
@@ -49,9 +54,7 @@ pub(crate) fn way_by_hint(input: &PlanInput<'_>, hint: &Hint) -> Result<Way> {
     if wants_id && collection.id_index().is_none() {
         return Ok(forced_by_id(input));
     }
-    // A hidden index serves no query, not even one with a hint for it.
-    let usable = |index: &Arc<Index>| !index.spec.hidden() && names(hint, index);
-    match collection.plannable_indexes(query.indexes).into_iter().find(usable) {
+    match hinted(input, hint)? {
         Some(index) => {
             let found = ways_over(input, &index, |_| true).next().map(|(_, way)| way);
             found.or_else(|| whole_scan(query, &index)).ok_or_else(|| {
@@ -66,6 +69,27 @@ pub(crate) fn way_by_hint(input: &PlanInput<'_>, hint: &Hint) -> Result<Way> {
              existing index",
         )),
     }
+}
+
+/// The index that a hint names. A hidden index serves no query, not even one with a hint for it.
+///
+/// # Errors
+/// 27 IndexNotFound if several indexes have the hinted key.
+fn hinted(input: &PlanInput<'_>, hint: &Hint) -> Result<Option<Arc<Index>>> {
+    let indexes = input.collection.plannable_indexes(input.query.indexes);
+    let usable = |index: &Arc<Index>| !index.spec.hidden() && names(hint, index);
+    let mut named = indexes.into_iter().filter(usable);
+    let (first, second) = (named.next(), named.next());
+    if let (Some(first), Some(second)) = (&first, &second) {
+        let text = format!(
+            "error processing query: planner returned error :: caused by :: Hint matched multiple indexes, \
+             must hint by index name. Matched: {} and {}",
+            first.spec.name(),
+            second.spec.name()
+        );
+        return Err(Error::new(ErrorCode::IndexNotFound, text));
+    }
+    Ok(first)
 }
 
 /// A scan of a whole index that has no condition of the query, for a hint. A sparse index or one of
@@ -159,6 +183,10 @@ fn narrowed(
     Ok(Way { plan, unordered })
 }
 
+fn incompatible() -> Error {
+    Error::new(ErrorCode(51174), "The index chosen is not compatible with min/max")
+}
+
 /// The ordered key of `bound`, which must name the fields of the index in order.
 fn key_of(
     bound: &DocBuf,
@@ -167,8 +195,7 @@ fn key_of(
 ) -> Result<Vec<u8>> {
     let names = bound.as_doc().iter().map(|field| field.name());
     if !names.eq(fields.iter().map(|(name, _)| *name)) {
-        let text = "The index chosen is not compatible with min/max";
-        return Err(Error::new(ErrorCode(51174), text));
+        return Err(incompatible());
     }
     let mut key = Vec::new();
     for (field, (_, order)) in bound.as_doc().iter().zip(fields) {

@@ -1,5 +1,5 @@
-//! Runs a `$densify`: sorts documents by the field, then returns them with the documents that fill
-//! the gaps.
+//! Runs a `$densify`: sorts documents by the field, within each partition if that has bounds of its
+//! own, then returns them with the documents that fill the gaps.
 
 use std::collections::hash_map::Entry;
 
@@ -143,7 +143,7 @@ impl RunningDensify {
                         fault(6007200, format!("$densify exceeded memory limit of {limit}"))
                     }));
                 }
-                place.insert(Partition { base, steps: 0, fields })
+                place.insert(Partition { base, steps: 0, fields: fields.clone() })
             }
         };
         let mut end = value.clone();
@@ -156,7 +156,8 @@ impl RunningDensify {
             base: partition.base.clone(),
             steps: partition.steps,
             end,
-            partition: partition.fields.clone(),
+            // Values that the collation takes for equal are those of the document after the gap.
+            partition: fields,
         };
         // Continue after the steps up to the value, including a step equal to it.
         let mut steps = partition.steps;
@@ -240,7 +241,11 @@ impl Running for RunningDensify {
         _: &mut Next<'_>,
     ) -> Result<Flow> {
         let value = self.value(document)?;
-        let mut key = Vec::new();
+        // Partitions with bounds of their own follow one another.
+        let mut key = match &self.stage.range.bounds {
+            Bounds::Partition => self.partition_of(document).0,
+            Bounds::Full | Bounds::Between(..) => Vec::new(),
+        };
         let known = value.unwrap_or(RawValue::Null);
         keys::append_value(&mut key, &mut TypeBits::default(), known, SortOrder::Ascending);
         if let Some(value) = value {

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_expr::Expression;
-use mayfly_value::arguments::{Argument, Fields, OwnCodes};
+use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::{JoinFields, Lookup};
@@ -10,24 +10,18 @@ use crate::stage::sub::SubPipeline;
 use crate::stage::unwind::parts;
 use crate::stage::{PipelineContext, PipelineOwner, Stage};
 
-/// The text of a refusal; `{}` stands for the type.
-macro_rules! no_string {
-    ($name:literal) => {
-        concat!("$lookup argument '", $name, "' must be a string, is type {}")
-    };
-}
-
 const ARGUMENTS: &[Argument] = &[
     Argument::string("as").required(),
-    Argument::string("from").null_is_value().refused_with(9, no_string!("from")),
-    Argument::string("localField").refused_with(9, no_string!("localField")),
-    Argument::string("foreignField").refused_with(9, no_string!("foreignField")),
+    Argument::string("from")
+        .null_is_value()
+        .refused_with(9, "$lookup argument 'from' must be a string, is type {}"),
+    Argument::string("localField"),
+    Argument::string("foreignField"),
     Argument::array("pipeline")
         .null_is_value()
-        .refused_with(14, "'pipeline' option must be specified as an array"),
+        .mistyped("'pipeline' option must be specified as an array"),
     Argument::document("let"),
 ];
-const CODES: OwnCodes = OwnCodes { unknown: (9, "unknown argument to $lookup: {}"), missing: None };
 
 /// The fields of an equality join; `None` when the pipeline alone joins.
 fn join_fields(
@@ -64,7 +58,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     if let Some(named) = spec.get("from") {
         context.needs_named(named);
     }
-    let given = Fields::read_with(spec, "$lookup", ARGUMENTS, CODES)?;
+    let given = Fields::read(spec, "$lookup", ARGUMENTS)?;
     let (from, result) = (given.string("from")?, given.string("as")?.unwrap_or_default());
     let (local, foreign) = (given.string("localField")?, given.string("foreignField")?);
     let (variables, pipeline) = (given.document("let")?, given.array("pipeline")?);

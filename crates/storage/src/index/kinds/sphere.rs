@@ -57,8 +57,7 @@ fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let version = match raw.get_element("2dsphereIndexVersion") {
         None => VERSION,
         Some(element) => match as_f64(element.value()) {
-            Some(version @ (2.0 | 3.0)) => version as i32,
-            Some(1.0) => return Err(Error::not_implemented("2dsphereIndexVersion 1")),
+            Some(version @ (1.0 | 2.0 | 3.0)) => version as i32,
             None => return Err(wrong_type("2dsphereIndexVersion", element.value(), "a number")),
             _ => {
                 return Err(cannot_create(format!(

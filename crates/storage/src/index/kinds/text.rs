@@ -41,7 +41,7 @@ pub(super) const ROW: KindRow = KindRow {
     from_catalog: |spec, _| Ok(Arc::new(TextIndex::from_catalog(spec)?)),
 };
 
-/// The supported version of text analysis.
+/// The version of new definitions. Indexes of older versions have the same entries.
 const VERSION: i32 = 3;
 /// Weights are greater than 0 and less than this.
 const MAX_WEIGHT: i32 = 100_000;
@@ -59,7 +59,7 @@ pub struct TextIndex {
 /// Checks a requested definition.
 ///
 /// # Errors
-/// 14 TypeMismatch, 67 CannotCreateIndex, 238 NotImplemented for older versions.
+/// 14 TypeMismatch, 67 CannotCreateIndex.
 fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     let mut weights = BTreeMap::new();
     let listed = listed_key(key, &mut weights)?;
@@ -218,8 +218,7 @@ fn version(raw: RawDoc<'_>) -> Result<i32> {
         return Err(cannot_create("text index option 'textIndexVersion' must not be a decimal"));
     }
     match number.to_i64_truncated() {
-        Some(3) => Ok(VERSION),
-        Some(old @ (1 | 2)) => Err(Error::not_implemented(format!("textIndexVersion {old}"))),
+        Some(version @ 1..=3) => Ok(version as i32),
         other => Err(cannot_create(format!("bad textIndexVersion: {}", other.unwrap_or_default()))),
     }
 }
