@@ -16,6 +16,8 @@ use mayfly_kv_rocksdb::{
 use crate::Config;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
+use crate::first_start::NOTE;
+use crate::healthcheck::ANNOUNCEMENT;
 use crate::{database, permissions, processes};
 
 /// The folder of spill files in the data folder.
@@ -32,6 +34,10 @@ const FOREIGN_FILES: &[(&str, &str)] = &[
     ("PG_VERSION", "PostgreSQL"),
     ("ibdata1", "MySQL"),
 ];
+
+/// Files of this server that a crash may leave in a folder without a store: the data may be in a
+/// PostgreSQL database.
+const OWN_FILES: &[&str] = &[SPILL_FOLDER, ANNOUNCEMENT, NOTE];
 
 /// Extensions of files that may be in a new data folder.
 const HARMLESS_EXTENSIONS: &[&str] = &["conf", "log", "yaml", "yml"];
@@ -210,7 +216,7 @@ fn is_harmless(folder: &Path, name: &str, config: &Config) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     name.starts_with('.')
         || name == "lost+found"
-        || name == SPILL_FOLDER
+        || OWN_FILES.contains(&name)
         || name.contains(".log.")
         || HARMLESS_EXTENSIONS.contains(&extension)
         || config.archive.folder.as_deref().is_some_and(same)

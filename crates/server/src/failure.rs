@@ -20,8 +20,8 @@ pub enum FailureKind {
     Listen = 48,
     /// The data belongs to another program or to another version.
     Incompatible = 62,
-    /// A folder or a database cannot be used: missing rights, a full disk, not reachable, or in use by
-    /// another process.
+    /// A folder or a database cannot be used: missing rights, a full disk, not reachable, or in use
+    /// by another process.
     Folder = 100,
 }
 

@@ -33,7 +33,7 @@ const BEFORE_DOCUMENT: usize = 16 + 4 + 1;
 const MAX_REPLY_BYTES: usize = 64 * 1024;
 
 /// The file in the data folder of a running server.
-const ANNOUNCEMENT: &str = "running.json";
+pub(crate) const ANNOUNCEMENT: &str = "running.json";
 
 /// The address of a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ wait "$pid"
 pub struct PostgresServer {
     folder: TempDir,
     programs: PathBuf,
-    /// Its port.
+    /// The port on which it listens.
     pub port: u16,
     /// The shell; `None` only while it is dropped.
     shell: Option<Child>,
@@ -98,7 +98,7 @@ impl PostgresServer {
     }
 
     /// Adds a file that the server reads, which no other user may read.
-    pub(crate) fn add_file(&self, name: &str, text: &str) {
+    pub fn add_file(&self, name: &str, text: &str) {
         let path = self.folder.path().join("data").join(name);
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();

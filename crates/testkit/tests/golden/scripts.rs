@@ -1,6 +1,6 @@
-//! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, on PostgreSQL, without
-//! indexes that only make queries fast, and over records that are clustered by `_id`. The answers
-//! must be the same.
+//! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, on PostgreSQL,
+//! without indexes that only make queries fast, and over records that are clustered by `_id`. The
+//! answers must be the same.
 //!
 //! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` updates
 //! recorded answers.

@@ -1,5 +1,6 @@
 //! Looks up the `_id`s of documents that are about to be inserted together, and over a network
-//! their keys in all unique indexes: one batched read costs an engine a fraction of single look-ups.
+//! their keys in all unique indexes: one batched read costs an engine a fraction of single
+//! look-ups.
 //!
 //! A result applies to the first insert of a key. A second insert of a key, or the insert of an
 //! existing one, does a look-up of its own, so that errors come in the order of the documents.

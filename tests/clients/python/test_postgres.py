@@ -1,0 +1,125 @@
+"""A server over PostgreSQL as its operator meets it: starts that are refused, a crash, a database that goes away."""
+
+import os
+import re
+import subprocess
+import threading
+import time
+
+import pymongo
+import pytest
+from pymongo.errors import PyMongoError
+
+from postgres import Postgres
+
+PATIENCE = 60
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    with Postgres(tmp_path_factory.mktemp("postgres") / "log") as server:
+        yield server
+
+
+class Node:
+    """A server that stores in a database."""
+
+    def __init__(self, folder, url, *arguments):
+        folder.mkdir(exist_ok=True)
+        self.log = folder / "log"
+        flags = ["--port", "0", "--dbpath", folder / "data", "--storageEngine", "postgres", "--storageUrl", url]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("MAYFLYDB_")}
+        with open(self.log, "wb") as out:
+            self.process = subprocess.Popen(
+                [os.environ["MAYFLYDB_BIN"], *flags, *arguments],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment,
+            )
+
+    def client(self):
+        deadline = time.monotonic() + PATIENCE
+        while not (ready := re.search(r"ready on (127\.0\.0\.1:\d+)", self.log.read_text())):
+            assert self.process.poll() is None and time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+        return pymongo.MongoClient(f"mongodb://{ready[1]}", directConnection=True, serverSelectionTimeoutMS=2000)
+
+    def refused(self):
+        """The exit code, and what the process said."""
+        return self.process.wait(PATIENCE), self.log.read_text()
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+
+def test_starts_that_are_refused(postgres, tmp_path):
+    url = postgres.database()
+    node = Node(tmp_path / "first", url)
+    node.client().shop.carts.insert_one({"_id": 1})
+    code, said = Node(tmp_path / "second", url).refused()
+    assert code == 100 and "another server has the store open" in said
+    assert node.end() == 0
+    code, said = Node(tmp_path / "set", url, "--replSet", "rs0").refused()
+    assert code == 2 and "PostgreSQL replicates the data" in said
+    code, said = Node(tmp_path / "missing", postgres.url("missing")).refused()
+    assert code == 1 and "createdb" in said
+    code, said = Node(tmp_path / "nowhere", "postgresql://mayfly:hidden@127.0.0.1:1/x").refused()
+    assert code == 100 and "hidden" not in said
+    assert postgres.sql("alter role mayfly set synchronous_commit = off") == 0
+    code, said = Node(tmp_path / "careless", url).refused()
+    assert code == 1 and "synchronous_commit is off" in said
+    assert postgres.sql("alter role mayfly reset synchronous_commit") == 0
+    node = Node(tmp_path / "first", url)
+    assert node.client().shop.carts.count_documents({}) == 1
+    assert node.end() == 0
+
+
+def test_a_crash_loses_no_acknowledged_write(postgres, tmp_path):
+    url = postgres.database()
+    node = Node(tmp_path / "node", url)
+    for _ in range(3):
+        carts = node.client().shop.carts
+        carts.create_index("at", expireAfterSeconds=3600)
+        last = carts.find_one(sort=[("_id", -1)])
+        acknowledged = [last["_id"]] if last else [0]
+        crash = threading.Timer(1, node.process.kill)
+        crash.start()
+        try:
+            while True:
+                number = acknowledged[-1] + 1
+                carts.insert_one({"_id": number})
+                acknowledged.append(number)
+        except PyMongoError:
+            pass
+        node.process.wait(PATIENCE)
+        node = Node(tmp_path / "node", url)
+        carts = node.client().shop.carts
+        assert len(acknowledged) > 1
+        found = carts.count_documents({"_id": {"$gte": 1}})
+        # The last insert may have been committed without its reply.
+        assert found in (acknowledged[-1], acknowledged[-1] + 1)
+        checked = carts.database.command("validate", "carts", full=True)
+        assert checked["valid"], checked
+    assert node.end() == 0
+
+
+def test_the_database_ends_connections(postgres, tmp_path):
+    node = Node(tmp_path / "node", postgres.database())
+    client = node.client()
+    carts = client.shop.carts
+    carts.insert_many([{"_id": number} for number in range(100)])
+    end = "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'mayfly' and pid <> pg_backend_pid()"
+    for number in range(100, 110):
+        assert postgres.sql(end) == 0
+        # The first statement after it may fail; the driver repeats it once.
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                carts.update_one({"_id": number}, {"$set": {"n": number}}, upsert=True)
+                break
+            except PyMongoError:
+                assert time.monotonic() < deadline
+    assert carts.count_documents({}) == 110
+    assert client.shop.command("validate", "carts", full=True)["valid"]
+    assert client.admin.command("serverStatus")["storageEngine"]["name"] == "postgres"
+    assert node.end() == 0
