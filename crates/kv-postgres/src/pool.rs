@@ -118,8 +118,10 @@ impl Pool {
             let Some(mut owner) = self.owner.try_lock_until(deadline) else {
                 return Err(KvError::Unavailable("PostgreSQL has not answered in time".into()));
             };
-            if !owner.connection.is_usable() {
-                *owner = Ownership::retake(&self.connector, owner.number, deadline)?;
+            match &owner.connection {
+                Some(connection) if connection.is_usable() => {}
+                Some(_) => *owner = Ownership::retake(&self.connector, owner.number, deadline)?,
+                None => return Err(closed()),
             }
             owner.number
         };
@@ -162,9 +164,10 @@ impl Pool {
         self.freed.notify_one();
     }
 
-    /// Ends idle connections, and leased ones when they are returned.
+    /// Ends idle connections, leased ones when they are returned, and the ownership.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
+        self.owner.lock().connection = None;
         self.drop_idle();
         for reader in &self.readers {
             *reader.lock() = None;
