@@ -1,8 +1,8 @@
 //! The engine over PostgreSQL: the byte-store contract across a network.
 //!
-//! Each keyspace is a table. The reads of a transaction are one of PostgreSQL, whose BEGIN is sent
-//! with the first of them. Its writes are buffered, and are another one, which is sent as a whole by
-//! the commit. Conflicts are detected by the conflict tracker of `mayfly-kv`, as in the embedded
+//! Each keyspace is a table. The reads of a transaction are a transaction of PostgreSQL, whose BEGIN
+//! is sent with the first of them. Its writes are buffered; the commit sends them as another one.
+//! Conflicts are detected by the conflict tracker of `mayfly-kv`, as in the embedded
 //! engines, because one server owns a store at a time. The README of the crate explains what is
 //! sent when, and what happens when a connection is lost.
 //!
