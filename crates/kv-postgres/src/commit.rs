@@ -1,13 +1,18 @@
 //! What a commit sends: the token, the writes as arrays, and COMMIT, without waiting in between.
 //!
 //! ```text
-//! begin                                         unless a read has begun the transaction
+//! rollback; begin isolation level read committed
 //! insert into commits values (token)
 //! insert into record ... unnest(keys, values)   keys that must be absent
 //! delete from index where key = any(keys)
 //! insert into record ... on conflict do update  keys that may be present
 //! commit
 //! ```
+//!
+//! The writes are a transaction of their own, which sees the newest commits, as the batch of an
+//! embedded engine is applied to the newest state. In the transaction of the reads, a delete would
+//! ignore a row that was committed after the snapshot. Whether the reads are still valid was
+//! decided before, by the conflict tracker.
 //!
 //! Each statement is a message of its own: a failed one makes the later ones fail, and COMMIT roll
 //! back. COMMIT reports no error then; therefore every reply is checked. If the connection is lost
@@ -26,7 +31,7 @@ use crate::failure::Failure;
 use crate::pool::Lease;
 use crate::settle;
 use crate::sql::Sql;
-use crate::txn::{BEGIN, MAX_TRIES, PostgresTxn};
+use crate::txn::{MAX_TRIES, PostgresTxn};
 use crate::wait::{Patience, block_on};
 
 /// Bytes and keys of one statement.
@@ -54,23 +59,26 @@ enum Sent {
     Unknown(String),
 }
 
-/// Commits a transaction that has written. `bound` is the connection on which it has read: it is
-/// bound to that one's snapshot. Without reads it may be sent again on another connection.
-pub(crate) fn commit(txn: &PostgresTxn, bound: Option<Lease>) -> KvResult<()> {
+/// Ends the transaction of the reads, if there was one.
+const BEGIN_AFTER_READS: &str = "rollback; begin isolation level read committed";
+const BEGIN: &str = "begin isolation level read committed";
+
+/// Commits a transaction that has written; `lease` is the connection on which it has read. If the
+/// connection is lost and the commit was not applied, it is sent again on another one: the claims
+/// of the transaction have kept others from writing its keys.
+pub(crate) fn commit(txn: &PostgresTxn, mut lease: Option<Lease>) -> KvResult<()> {
     let (store, deadline) = (&txn.store, txn.store.deadline());
     settle::settle_earlier(store, deadline)?;
     let batches = batches(&txn.buffer, &txn.late);
     store.openings.wait_before_commit();
-    let (is_bound, mut bound, mut tries) = (bound.is_some(), bound, 0);
+    let mut tries = 0;
     loop {
         tries += 1;
-        let lease = match bound.take() {
-            Some(lease) => lease,
-            None => store.pool.lease(deadline)?,
+        let (lease, begin) = match lease.take() {
+            Some(lease) => (lease, BEGIN_AFTER_READS),
+            None => (store.pool.lease(deadline)?, BEGIN),
         };
         let token = store.tokens.begin(store.pool.owner_number());
-        let begin = (!is_bound).then_some(BEGIN);
-        let may_repeat = !is_bound && tries < MAX_TRIES;
         let failure = match send(&lease, &batches, begin, token.number(), deadline) {
             Sent::Applied => {
                 store.clean_tokens();
@@ -90,7 +98,7 @@ pub(crate) fn commit(txn: &PostgresTxn, bound: Option<Lease>) -> KvResult<()> {
         lease.connection().abandon();
         drop(lease);
         store.pool.drop_idle();
-        if !may_repeat {
+        if tries >= MAX_TRIES {
             return Err(failure.into_kv());
         }
     }
@@ -99,7 +107,7 @@ pub(crate) fn commit(txn: &PostgresTxn, bound: Option<Lease>) -> KvResult<()> {
 fn send(
     lease: &Lease,
     batches: &[Batch<'_>],
-    begin: Option<&'static str>,
+    begin: &'static str,
     token: i64,
     deadline: Instant,
 ) -> Sent {
@@ -127,7 +135,7 @@ fn send(
         let writes: Vec<Vec<_>> = batches[first..after].iter().map(Batch::params).collect();
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(after - first + 3);
         if !is_begun {
-            calls.extend(begin.map(|begin| connection.plain_call(begin)));
+            calls.push(connection.plain_call(begin));
             calls.push(connection.call(statements[0].clone(), &params));
         }
         for (statement, params) in statements[first + 1..=after].iter().zip(&writes) {

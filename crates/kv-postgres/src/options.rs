@@ -42,8 +42,8 @@ impl Default for PostgresOptions {
     fn default() -> PostgresOptions {
         PostgresOptions {
             schema: SCHEMA.into(),
-            connections: 40,
-            held_snapshots: 16,
+            connections: 60,
+            held_snapshots: 30,
             deadline: Duration::from_secs(30),
             wait_for_owner: Duration::from_secs(5),
         }

@@ -29,7 +29,8 @@ const RETRY_EVERY: Duration = Duration::from_millis(100);
 
 /// The session that holds the owner lock, and the number of this owner.
 pub(crate) struct Ownership {
-    pub(crate) connection: Connection,
+    /// `None` once the store was closed.
+    pub(crate) connection: Option<Connection>,
     pub(crate) number: i64,
 }
 
@@ -93,7 +94,7 @@ impl Ownership {
         }
         // The tokens of commits concern sessions that have ended.
         connection.open_with(&format!("truncate \"{schema}\".commits"), deadline)?;
-        Ok(Ownership { connection, number })
+        Ok(Ownership { connection: Some(connection), number })
     }
 
     /// Takes the lock again after its session was lost.
@@ -118,7 +119,7 @@ impl Ownership {
             // The session of before may not have ended yet.
             return Err(KvError::Unavailable("the owner lock is not free yet".into()));
         }
-        Ok(Ownership { connection, number })
+        Ok(Ownership { connection: Some(connection), number })
     }
 }
 

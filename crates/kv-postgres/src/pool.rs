@@ -23,6 +23,8 @@ const READ_CONNECTIONS: usize = 2;
 /// All connections but that of the owner lock are made here.
 pub(crate) struct Pool {
     connector: Connector,
+    /// The number of this owner of the store.
+    owner_number: i64,
     owner: Mutex<Ownership>,
     most: usize,
     state: Mutex<PoolState>,
@@ -47,6 +49,7 @@ impl Pool {
     pub(crate) fn new(connector: Connector, owner: Ownership, most: usize) -> Arc<Pool> {
         Arc::new(Pool {
             connector,
+            owner_number: owner.number,
             owner: Mutex::new(owner),
             most,
             state: Mutex::default(),
@@ -62,7 +65,7 @@ impl Pool {
 
     /// The number of this owner of the store.
     pub(crate) fn owner_number(&self) -> i64 {
-        self.owner.lock().number
+        self.owner_number
     }
 
     /// A connection for a transaction.
@@ -114,15 +117,17 @@ impl Pool {
 
     /// Makes a connection that belongs to the owner of the store.
     pub(crate) fn connect(&self, deadline: Instant) -> KvResult<Connection> {
-        let number = {
+        let number = self.owner_number;
+        {
             let Some(mut owner) = self.owner.try_lock_until(deadline) else {
                 return Err(KvError::Unavailable("PostgreSQL has not answered in time".into()));
             };
-            if !owner.connection.is_usable() {
-                *owner = Ownership::retake(&self.connector, owner.number, deadline)?;
+            match &owner.connection {
+                Some(connection) if connection.is_usable() => {}
+                Some(_) => *owner = Ownership::retake(&self.connector, number, deadline)?,
+                None => return Err(closed()),
             }
-            owner.number
-        };
+        }
         let mut connection = self
             .connector
             .connect(deadline)
@@ -162,9 +167,10 @@ impl Pool {
         self.freed.notify_one();
     }
 
-    /// Ends idle connections, and leased ones when they are returned.
+    /// Ends idle connections, leased ones when they are returned, and the ownership.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
+        self.owner.lock().connection = None;
         self.drop_idle();
         for reader in &self.readers {
             *reader.lock() = None;

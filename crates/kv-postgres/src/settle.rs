@@ -118,7 +118,9 @@ pub(crate) fn settle(
 
 /// Makes sure that no earlier commit with an unknown outcome can still be applied.
 pub(crate) fn settle_earlier(store: &Arc<Store>, deadline: Instant) -> KvResult<()> {
-    let mut unsettled = store.unsettled.lock();
+    let Some(mut unsettled) = store.unsettled.try_lock_until(deadline) else {
+        return Err(KvError::Unavailable("an earlier commit is still being settled".into()));
+    };
     while let Some(earlier) = unsettled.last() {
         try_to_settle(store, earlier.session, &earlier.token, deadline)?;
         unsettled.pop();

@@ -39,7 +39,7 @@ pub(crate) const CAPS: Caps = Caps {
     late_inserts: true,
 };
 
-pub(crate) const BEGIN: &str = "begin isolation level repeatable read";
+const BEGIN: &str = "begin isolation level repeatable read";
 
 /// How often the first statement of a transaction is sent again because its connection was dead.
 pub(crate) const MAX_TRIES: usize = 3;

@@ -64,6 +64,7 @@ pub const CASES: &[Case] = &[
     ("inserts find nothing", isolation::inserts),
     ("drop rolls back", isolation::drop_rolls_back),
     ("derived keys", isolation::derived_keys),
+    ("derived writes replace newer ones", isolation::derived_writes_replace),
     ("disjoint writers", isolation::disjoint_writers),
     ("no lost increments", threads::no_lost_increments),
     ("begin races with commit", threads::begin_races_with_commit),

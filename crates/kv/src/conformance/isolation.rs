@@ -1,7 +1,7 @@
 //! Overlapping transactions: what they see of each other and when they conflict.
 
 use super::{Make, RECORD, all, begin, conflicts, fill, get, now, put, whole};
-use crate::{Direction, Guard, InsertCheck, Keyspace, KvError, Txn, TxnOptions};
+use crate::{Direction, Guard, InsertCheck, Keyspace, KvError, KvResult, Txn, TxnOptions};
 
 pub(super) fn snapshot_is_stable(make: &Make<'_>) {
     let engine = &*make();
@@ -251,6 +251,34 @@ pub(super) fn derived_keys(make: &Make<'_>) {
         }
     }
     assert_eq!(found, 99);
+}
+
+/// A derived write replaces what other transactions have committed since the snapshot, unless it
+/// conflicts: it is never ignored.
+pub(super) fn derived_writes_replace(make: &Make<'_>) {
+    type Write = fn(&mut dyn Txn) -> KvResult<()>;
+    let writes: [Write; 3] = [
+        |txn| txn.delete(RECORD, b"k", Guard::Derived),
+        |txn| txn.put(RECORD, b"k", b"own", Guard::Derived),
+        |txn| txn.retire(RECORD, b"k", Guard::Derived),
+    ];
+    for (write, expected) in writes.into_iter().zip([None, Some(b"own".to_vec()), None]) {
+        for stored in [true, false] {
+            let engine = &*make();
+            fill(engine, &[(b"read", b"1")]);
+            if stored {
+                fill(engine, &[(b"k", b"0")]);
+            }
+            let old = begin(engine);
+            assert!(get(&*old, b"read").is_some());
+            let mut newer = begin(engine);
+            newer.put(RECORD, b"k", b"newer", Guard::Derived).unwrap();
+            newer.commit().unwrap();
+            if !conflicts(old, write) {
+                assert_eq!(now(engine, b"k"), expected);
+            }
+        }
+    }
 }
 
 pub(super) fn disjoint_writers(make: &Make<'_>) {
