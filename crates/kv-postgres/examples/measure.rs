@@ -89,7 +89,7 @@ fn of_engine(engine: &dyn Engine, measure: &Measure<'_>) {
         assert!(engine.get_through_once(INDEX, &key(n), &named, see).expect("get"));
         assert!(seen);
     });
-    let reader = || engine.begin(TxnOptions { read_only: true }).expect("begin");
+    let reader = || engine.begin(TxnOptions::READ_ONLY).expect("begin");
     measure("read-only transaction: get", 5_000, &mut |n| {
         assert!(reader().get(RECORD, &key(n), &mut |_| ()).expect("get"));
     });

@@ -28,7 +28,7 @@ use tokio_postgres::types::ToSql;
 
 use crate::connection::{Call, Connection, Pipeline};
 use crate::failure::Failure;
-use crate::pool::Lease;
+use crate::pool::{Admission, Lease};
 use crate::settle;
 use crate::sql::Sql;
 use crate::txn::{MAX_TRIES, PostgresTxn};
@@ -63,20 +63,30 @@ enum Sent {
 const BEGIN_AFTER_READS: &str = "rollback; begin isolation level read committed";
 const BEGIN: &str = "begin isolation level read committed";
 
-/// Commits a transaction that has written; `lease` is the connection on which it has read. If the
-/// connection is lost and the commit was not applied, it is sent again on another one: the claims
+/// The connection of a commit.
+pub(crate) enum CommitLease {
+    /// The one on which the transaction has read.
+    HasRead(Lease),
+    /// One that was taken for the commit.
+    Fresh(Lease),
+    /// None yet.
+    None,
+}
+
+/// Commits a transaction that has written. If the connection is lost and the commit was not applied, it is sent again on another one: the claims
 /// of the transaction have kept others from writing its keys.
-pub(crate) fn commit(txn: &PostgresTxn, mut lease: Option<Lease>) -> KvResult<()> {
+pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
     let (store, deadline) = (&txn.store, txn.store.deadline());
     settle::settle_earlier(store, deadline)?;
     let batches = batches(&txn.buffer, &txn.late);
     store.openings.wait_before_commit();
-    let mut tries = 0;
+    let (mut lease, mut tries) = (lease, 0);
     loop {
         tries += 1;
-        let (lease, begin) = match lease.take() {
-            Some(lease) => (lease, BEGIN_AFTER_READS),
-            None => (store.pool.lease(deadline)?, BEGIN),
+        let (lease, begin) = match std::mem::replace(&mut lease, CommitLease::None) {
+            CommitLease::HasRead(lease) => (lease, BEGIN_AFTER_READS),
+            CommitLease::Fresh(lease) => (lease, BEGIN),
+            CommitLease::None => (store.pool.lease(Admission::AtOnce, deadline)?, BEGIN),
         };
         let token = store.tokens.begin(store.pool.owner_number());
         let failure = match send(&lease, &batches, begin, token.number(), deadline) {

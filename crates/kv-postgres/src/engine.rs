@@ -21,7 +21,7 @@ use crate::open_error::OpenError;
 use crate::opening::Openings;
 use crate::options::{PostgresOptions, Target};
 use crate::owner::Ownership;
-use crate::pool::{Lease, Pool};
+use crate::pool::{Admission, Lease, Pool};
 use crate::schema;
 use crate::settle::{Tokens, Unsettled};
 use crate::sql::Sql;
@@ -112,7 +112,7 @@ impl PostgresEngine {
     fn begin_held(&self) -> KvResult<Lease> {
         let (store, deadline) = (&self.store, self.store.deadline());
         for tries in 1.. {
-            let lease = store.pool.lease(deadline)?;
+            let lease = store.pool.lease(Admission::AtOnce, deadline)?;
             match store.openings.begin(&lease, None).wait(deadline) {
                 Ok(()) => return Ok(lease),
                 Err(Failure::Lost(_)) if tries < MAX_TRIES => {
@@ -186,7 +186,7 @@ impl Engine for PostgresEngine {
     }
 
     fn caps(&self) -> Caps {
-        CAPS
+        Caps { max_open_txns: self.store.options.connections / 2, ..CAPS }
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
@@ -194,14 +194,18 @@ impl Engine for PostgresEngine {
         let store = self.store.clone();
         Ok(Box::new(match options.read_only {
             true => {
-                let lease = store.pool.lease(store.deadline())?;
+                let lease = store.pool.lease(Admission::Queued, store.deadline())?;
                 let opening = store.openings.begin(&lease, None);
                 PostgresTxn::reader(store, lease, opening)
             }
             // The claims are begun before the snapshot is taken: see the conflict tracker.
             false => {
                 let claims = store.conflicts.begin();
-                PostgresTxn::writer(store, claims)
+                let admission = match options.stays_open {
+                    true => Admission::AtOnce,
+                    false => Admission::Queued,
+                };
+                PostgresTxn::writer(store, claims, admission)
             }
         }))
     }

@@ -63,9 +63,9 @@ impl PostgresOptions {
                 self.schema
             )));
         }
-        if self.connections < 2 || self.held_snapshots + 1 > self.connections {
+        if self.connections < 2 || self.held_snapshots == 0 {
             return Err(OpenError::Options(
-                "there must be more connections than held snapshots, and at least two".into(),
+                "there must be at least two connections and one held snapshot".into(),
             ));
         }
         Ok(())

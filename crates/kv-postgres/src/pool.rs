@@ -2,8 +2,10 @@
 //! for single reads.
 //!
 //! A transaction leases a connection from its first statement to its end. When all are leased, the
-//! next transaction waits until one is free, or fails with [`KvError::Unavailable`] at its
-//! deadline. Single reads use connections of their own, because a thread may read a key while it
+//! next operation waits until one is free, or fails with [`KvError::Unavailable`] at its deadline.
+//! An operation that holds one does not wait for another, nor does a transaction that stays open
+//! between operations: those in the queue may wait for what they hold. The pool then grows beyond
+//! its size, and shrinks again when they are returned. Single reads use connections of their own, because a thread may read a key while it
 //! has a transaction: if both came from the pool, threads could wait for each other.
 
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use mayfly_kv::{KvError, KvResult};
-use mayfly_work::current;
+use mayfly_work::{OpCtx, current};
 use parking_lot::{Condvar, Mutex};
 
 use crate::connection::{Connection, Connector};
@@ -38,6 +40,8 @@ struct PoolState {
     idle: Vec<Connection>,
     /// Idle and leased connections, and those that are being made.
     open: usize,
+    /// Leased connections, and those that are being made, whose operations were queued for them.
+    admitted: usize,
     is_closed: bool,
 }
 
@@ -69,34 +73,44 @@ impl Pool {
     }
 
     /// A connection for a transaction.
-    pub(crate) fn lease(self: &Arc<Pool>, deadline: Instant) -> KvResult<Lease> {
-        if let Some(connection) = self.take_idle_or_room(deadline)? {
-            return Ok(Lease::new(connection, self));
-        }
-        // There is room for one more connection, which is counted already.
-        match self.connect(deadline) {
-            Ok(connection) => Ok(Lease::new(Box::new(connection), self)),
+    pub(crate) fn lease(
+        self: &Arc<Pool>,
+        admission: Admission,
+        deadline: Instant,
+    ) -> KvResult<Lease> {
+        let op = current::current().op;
+        // Those before it in the queue may wait for what this operation holds.
+        let is_nested = op.as_ref().is_none_or(|op| op.connections.load(Ordering::Relaxed) > 0);
+        let is_queued = admission == Admission::Queued && !is_nested;
+        let idle = self.take_idle(is_queued, deadline)?;
+        let connection = match idle {
+            Some(idle) => Ok(idle),
+            None => self.connect(deadline).map(Box::new),
+        };
+        match connection {
+            Ok(connection) => Ok(Lease::new(connection, self, is_queued, op)),
             Err(error) => {
-                self.forget_one();
+                self.forget_one(is_queued);
                 Err(error)
             }
         }
     }
 
-    /// An idle connection, or `None` when another one may be made.
-    fn take_idle_or_room(&self, deadline: Instant) -> KvResult<Option<Box<Connection>>> {
+    /// An idle connection, or `None` when another one has to be made, which is counted already.
+    fn take_idle(&self, is_queued: bool, deadline: Instant) -> KvResult<Option<Box<Connection>>> {
         let mut state = self.state.lock();
         loop {
             if state.is_closed {
                 return Err(closed());
             }
-            while let Some(connection) = state.idle.pop() {
-                if connection.is_usable() {
-                    return Ok(Some(Box::new(connection)));
+            if !is_queued || state.admitted < self.most {
+                state.admitted += usize::from(is_queued);
+                while let Some(connection) = state.idle.pop() {
+                    if connection.is_usable() {
+                        return Ok(Some(Box::new(connection)));
+                    }
+                    state.open -= 1;
                 }
-                state.open -= 1;
-            }
-            if state.open < self.most {
                 state.open += 1;
                 return Ok(None);
             }
@@ -162,8 +176,11 @@ impl Pool {
         self.freed.notify_all();
     }
 
-    fn forget_one(&self) {
-        self.state.lock().open -= 1;
+    fn forget_one(&self, is_queued: bool) {
+        let mut state = self.state.lock();
+        state.open -= 1;
+        state.admitted -= usize::from(is_queued);
+        drop(state);
         self.freed.notify_one();
     }
 
@@ -178,19 +195,39 @@ impl Pool {
     }
 }
 
+/// Whether a lease waits until fewer operations have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It does, unless its operation holds one already, or the thread has no operation.
+    Queued,
+    /// It does not: the number of such leases has a limit of its own.
+    AtOnce,
+}
+
 /// A connection for one transaction; returned to the pool when dropped.
 pub(crate) struct Lease {
     /// `None` only while it is dropped.
     connection: Option<Box<Connection>>,
     pool: Arc<Pool>,
+    is_queued: bool,
+    /// The operation that has leased it.
+    op: Option<Arc<OpCtx>>,
     /// Whether the session may be in a transaction.
     in_transaction: AtomicBool,
 }
 
 impl Lease {
-    fn new(connection: Box<Connection>, pool: &Arc<Pool>) -> Lease {
+    fn new(
+        connection: Box<Connection>,
+        pool: &Arc<Pool>,
+        is_queued: bool,
+        op: Option<Arc<OpCtx>>,
+    ) -> Lease {
         let in_transaction = AtomicBool::new(false);
-        Lease { connection: Some(connection), pool: pool.clone(), in_transaction }
+        if let Some(op) = &op {
+            op.connections.fetch_add(1, Ordering::Relaxed);
+        }
+        Lease { connection: Some(connection), pool: pool.clone(), is_queued, op, in_transaction }
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -217,8 +254,12 @@ impl Drop for Lease {
         if connection.is_usable() && self.in_transaction.load(Ordering::Acquire) {
             connection.send_and_forget("rollback");
         }
+        if let Some(op) = &self.op {
+            op.connections.fetch_sub(1, Ordering::Relaxed);
+        }
         let mut state = self.pool.state.lock();
-        if connection.is_usable() && !state.is_closed {
+        state.admitted -= usize::from(self.is_queued);
+        if connection.is_usable() && !state.is_closed && state.open <= self.pool.most {
             connection.unshare();
             state.idle.push(*connection);
         } else {

@@ -14,7 +14,7 @@ use mayfly_kv::{
 };
 use tokio_postgres::Row;
 
-use crate::commit;
+use crate::commit::{self, CommitLease};
 use crate::connection::Params;
 use crate::cursor::{PageCursor, column, number, optional_column};
 use crate::engine::Store;
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::held::{HeldSession, MAX_AGE};
 use crate::many::{MANY_KEYS, StoredMany};
 use crate::opening::Opening;
-use crate::pool::Lease;
+use crate::pool::{Admission, Lease};
 use crate::ranges;
 use crate::sql::Sql;
 
@@ -33,6 +33,8 @@ pub(crate) const CAPS: Caps = Caps {
     max_txn_bytes: 256 << 20,
     max_txn_keys: 4 << 20,
     max_txn_age_ms: MAX_AGE.as_millis() as u64,
+    // Half of the connections.
+    max_open_txns: 0,
     durable: true,
     clusters_records: false,
     is_remote: true,
@@ -47,7 +49,7 @@ pub(crate) const MAX_TRIES: usize = 3;
 /// The session of a transaction.
 enum TxnSession {
     /// Of a transaction that may write: leased by the first read.
-    Own(OnceCell<Lease>),
+    Own(OnceCell<Lease>, Admission),
     /// Of a read-only transaction.
     Reader(RefCell<ReaderSession>),
     /// That of a held snapshot.
@@ -67,6 +69,8 @@ pub(crate) struct PostgresTxn {
     pub(crate) buffer: WriteBuffer,
     /// None when read-only.
     claims: Option<Claims>,
+    /// For the commit, if it has read nothing.
+    prepared: Option<Lease>,
     /// Keys that were inserted without a look-up.
     pub(crate) late: Vec<(Keyspace, Vec<u8>)>,
     begun: Instant,
@@ -75,7 +79,8 @@ pub(crate) struct PostgresTxn {
 impl PostgresTxn {
     fn new(store: Arc<Store>, session: TxnSession, claims: Option<Claims>) -> PostgresTxn {
         let (buffer, begun) = (WriteBuffer::new(), Instant::now());
-        PostgresTxn { store, session, buffer, claims, late: Vec::new(), begun }
+        let (prepared, late) = (None, Vec::new());
+        PostgresTxn { store, session, buffer, claims, prepared, late, begun }
     }
 
     /// A read-only transaction, whose BEGIN was sent on this session.
@@ -85,8 +90,8 @@ impl PostgresTxn {
     }
 
     /// A transaction that may write.
-    pub(crate) fn writer(store: Arc<Store>, claims: Claims) -> PostgresTxn {
-        PostgresTxn::new(store, TxnSession::Own(OnceCell::new()), Some(claims))
+    pub(crate) fn writer(store: Arc<Store>, claims: Claims, admission: Admission) -> PostgresTxn {
+        PostgresTxn::new(store, TxnSession::Own(OnceCell::new(), admission), Some(claims))
     }
 
     /// A read-only transaction over a held snapshot.
@@ -108,11 +113,11 @@ impl PostgresTxn {
             TxnSession::Reader(session) => {
                 self.query_reader(&mut session.borrow_mut(), sql, params)
             }
-            TxnSession::Own(place) => match place.get() {
+            TxnSession::Own(place, admission) => match place.get() {
                 Some(lease) => {
                     lease.connection().query(sql, params, deadline).map_err(Failure::into_kv)
                 }
-                None => self.query_first(place, sql, params),
+                None => self.query_first((place, *admission), sql, params),
             },
         }
     }
@@ -121,14 +126,14 @@ impl PostgresTxn {
     /// first one turns out to be dead.
     fn query_first(
         &self,
-        place: &OnceCell<Lease>,
+        (place, admission): (&OnceCell<Lease>, Admission),
         sql: Sql,
         params: Params<'_>,
     ) -> KvResult<Vec<Row>> {
         let (deadline, mut tries) = (self.store.deadline(), 0);
         loop {
             tries += 1;
-            let lease = self.store.pool.lease(deadline)?;
+            let lease = self.store.pool.lease(admission, deadline)?;
             lease.begin_transaction();
             match lease.connection().query_first(BEGIN, sql, params, deadline) {
                 Ok(rows) => {
@@ -166,7 +171,7 @@ impl PostgresTxn {
                     let commits = opening.commits();
                     session.lease.connection().abandon();
                     store.pool.drop_idle();
-                    session.lease = store.pool.lease(deadline)?;
+                    session.lease = store.pool.lease(Admission::Queued, deadline)?;
                     session.opening = Some(store.openings.begin(&session.lease, Some(commits)));
                 }
                 Err(failure) => return Err(failure.into_kv()),
@@ -387,14 +392,26 @@ impl Txn for PostgresTxn {
         Ok(true)
     }
 
+    fn prepare(&mut self) -> KvResult<()> {
+        if matches!(&self.session, TxnSession::Own(place, _) if place.get().is_none()) {
+            let lease = self.store.pool.lease(Admission::Queued, self.store.deadline())?;
+            self.prepared = Some(lease);
+        }
+        Ok(())
+    }
+
     fn commit(mut self: Box<Self>) -> KvResult<()> {
         self.buffer.check_filled()?;
         if self.begun.elapsed() > MAX_AGE && !self.buffer.is_empty() {
             return Err(KvError::TooOld);
         }
-        let lease = match &mut self.session {
-            TxnSession::Own(place) => place.take(),
+        let has_read = match &mut self.session {
+            TxnSession::Own(place, _) => place.take(),
             TxnSession::Held(_) | TxnSession::Reader(_) => None,
+        };
+        let lease = match has_read {
+            Some(lease) => CommitLease::HasRead(lease),
+            None => self.prepared.take().map_or(CommitLease::None, CommitLease::Fresh),
         };
         let result = if self.buffer.is_empty() { Ok(()) } else { commit::commit(&self, lease) };
         match (self.claims.take(), &result) {

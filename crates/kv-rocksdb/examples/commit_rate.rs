@@ -47,7 +47,7 @@ fn main() -> KvResult<()> {
     println!("point gets, one thread: {gets}/s");
     let in_txn = rate(|n| {
         let key = key(0, n.wrapping_mul(7_919) % known);
-        let txn = engine.begin(TxnOptions { read_only: true })?;
+        let txn = engine.begin(TxnOptions::READ_ONLY)?;
         txn.get(Keyspace::Record, &key, &mut |_| ()).map(drop)
     })?;
     println!("begin, get, drop, one thread: {in_txn}/s");

@@ -196,7 +196,7 @@ impl Engine for RocksEngine {
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
         let store = self.store()?;
         if !range.is_empty() {
-            let reader = self.begin(TxnOptions { read_only: true })?;
+            let reader = self.begin(TxnOptions::READ_ONLY)?;
             sweep::sweep(&store, &*reader, keyspace, range, max)?;
         }
         Ok(SweepEnd::Done)

@@ -28,6 +28,7 @@ pub(crate) const CAPS: Caps = Caps {
     max_txn_bytes: 512 << 20,
     max_txn_keys: 16 << 20,
     max_txn_age_ms: u64::MAX,
+    max_open_txns: usize::MAX,
     durable: true,
     clusters_records: false,
     is_remote: false,

@@ -89,7 +89,7 @@ fn a_transaction_keeps_a_closed_store_open() {
     let folder = TempDir::new().unwrap();
     let engine = open(folder.path()).unwrap();
     put(&*engine, b"k", b"1");
-    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
     engine.close().unwrap();
     assert_eq!(txn.get(RECORD, b"k", &mut |_| ()), Ok(true));
     assert!(open(folder.path()).is_err());
@@ -264,7 +264,7 @@ fn a_long_range_is_swept_at_once_and_for_good() {
     drop(engine);
     let engine = open(folder.path()).unwrap();
     let count = |range: &KeyRange| {
-        let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+        let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
         let mut count = 0;
         let limit = mayfly_kv::ScanLimit::NONE;
         txn.scan(RECORD, range, mayfly_kv::Direction::Forward, limit, &mut |_, _| {
@@ -389,7 +389,7 @@ fn cached_records_are_those_of_the_snapshot() {
                 scope.spawn(move || {
                     let mut kept = None;
                     for round in 0..4000 {
-                        let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+                        let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
                         let first = read(&*txn);
                         assert_eq!(first.iter().sum::<i64>(), EACH * RECORDS as i64);
                         for (at, key) in keys.iter().enumerate().skip(reader) {
@@ -419,7 +419,7 @@ fn cached_records_are_those_of_the_snapshot() {
                 for _ in 0..3 {
                     let see = &mut |value: &[u8]| assert_eq!(number(value), written);
                     assert!(engine.get_once(RECORD, &own, see).unwrap());
-                    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+                    let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
                     assert!(txn.get(RECORD, &own, see).unwrap());
                 }
             }

@@ -42,6 +42,8 @@ pub struct Caps {
     pub max_txn_keys: usize,
     /// Longest life of a transaction, in milliseconds.
     pub max_txn_age_ms: u64,
+    /// Most transactions that stay open between operations ([`TxnOptions::stays_open`]).
+    pub max_open_txns: usize,
     /// Whether data survives the end of the process.
     pub durable: bool,
     /// Whether the records of all new collections are stored in the order of `_id`, as those of
@@ -60,6 +62,16 @@ pub struct Caps {
 pub struct TxnOptions {
     /// Only reads; the engine may skip the preparation for writes.
     pub read_only: bool,
+    /// It stays open between operations, as a client's transaction of several statements does. The
+    /// caller keeps the number of these within [`Caps::max_open_txns`].
+    pub stays_open: bool,
+}
+
+impl TxnOptions {
+    /// A transaction that only reads.
+    pub const READ_ONLY: TxnOptions = TxnOptions { read_only: true, stays_open: false };
+    /// A transaction that stays open between operations.
+    pub const STAYS_OPEN: TxnOptions = TxnOptions { read_only: false, stays_open: true };
 }
 
 /// Whether the engine checks a written key for conflicts.
@@ -327,6 +339,12 @@ pub trait Txn: Send {
 
     /// The keys of a range that this transaction has put or deleted so far, each once and in order.
     fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>>;
+
+    /// Takes what the commit needs and may have to wait for, such as a connection: the commit itself
+    /// then holds up the log, and must not wait for other transactions. Nothing is read after it.
+    fn prepare(&mut self) -> KvResult<()> {
+        Ok(())
+    }
 
     /// Applies all writes or none. The commit is in the write-ahead log, but durable only after
     /// [`Engine::sync`].

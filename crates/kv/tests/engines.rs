@@ -47,7 +47,7 @@ fn calls_that_cross_a_network_are_counted() {
     assert_eq!(counter.take(), 0, "writes are sent with the commit");
     txn.commit().unwrap();
     assert_eq!(counter.take(), 1);
-    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
     let whole = KeyRange { start: vec![], end: vec![0xFF] };
     let trips_of = |limit: ScanLimit, most: usize| {
         let mut seen = 0;

@@ -13,6 +13,8 @@ use crate::failure::{Failure, FailureKind};
 
 /// What the server tries; the URL may contain a password and is not shown.
 const TRIED: &str = "cannot open the store in PostgreSQL";
+/// The most snapshots that are held for clients, each with a connection of its own.
+const HELD: usize = 16;
 const CORRECT_URL: &str = "correct --storageUrl";
 const UPGRADE: &str = "name another database with --storageUrl, or start the other version";
 
@@ -32,7 +34,8 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
         return Err(anyhow!("a replica set needs the embedded engine").context(failure));
     }
     let connections = config.storage_connections;
-    let options = PostgresOptions { connections, ..PostgresOptions::default() };
+    let options =
+        PostgresOptions { connections, held_snapshots: HELD, ..PostgresOptions::default() };
     match PostgresEngine::open(url.expose_secret(), options) {
         Ok(engine) => Ok(engine),
         Err(error) => Err(failed(error)),

@@ -108,7 +108,7 @@ impl Fixture {
     }
 
     fn rows(&self, keyspace: Keyspace) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let txn = self.engine.begin(TxnOptions { read_only: true }).unwrap();
+        let txn = self.engine.begin(TxnOptions::READ_ONLY).unwrap();
         let (mut rows, whole) = (Vec::new(), KeyRange { start: vec![], end: vec![0xFF; 40] });
         visit_all(&*txn, keyspace, whole, &mut |key, value| {
             rows.push((key.to_vec(), value.to_vec()));

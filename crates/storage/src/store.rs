@@ -14,7 +14,7 @@ use mayfly_work::OpRegistry;
 
 use crate::catalog::Collection;
 use crate::catalog::counts::CountsRow;
-use crate::catalog::{Catalog, Core, History, IdHints, rows};
+use crate::catalog::{Catalog, Core, History, IdHints, OpenPlaces, rows};
 use crate::index::{FilterCompiler, RecordFilter};
 use crate::oplog::{LogLimits, Oplog, SegmentsToStore};
 use crate::policy::TtlParameters;
@@ -137,6 +137,7 @@ impl Store {
             definitions: Arc::default(),
             history: History::default(),
             id_hints: IdHints::new(options.id_hint_bytes),
+            open_places: OpenPlaces::default(),
             ttl_params,
             watch: Arc::new(watch),
         };

@@ -243,7 +243,7 @@ impl Store {
     /// the timestamps of the entries.
     fn delete_retired(&self, rows: &KeyRange) -> Result<HashMap<u64, Vec<(u64, RetiredTally)>>> {
         let mut gone: HashMap<u64, Vec<(u64, RetiredTally)>> = HashMap::new();
-        let reader = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let reader = self.engine().begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
         let mut keys: Vec<Vec<u8>> = Vec::new();
         visit_all(&*reader, Keyspace::Versions, rows.clone(), &mut |row_key, value| {
             if let Some(row) = RetiredRow::decode(row_key, value) {

@@ -89,6 +89,9 @@ pub struct OpCtx {
     pub bytes_sorted: AtomicU64,
     /// The amounts that it spilled to files.
     pub spills: SpillCounters,
+    /// The connections to a database that it holds: an operation with one does not queue for
+    /// another, because those before it may wait for it.
+    pub connections: AtomicU32,
     /// Whether it requires a primary.
     writes: AtomicBool,
     /// Its use of the runtime's thread and its scheduler slot.
@@ -158,6 +161,7 @@ impl OpCtx {
             keys_sorted: AtomicU64::new(0),
             bytes_sorted: AtomicU64::new(0),
             spills: SpillCounters::default(),
+            connections: AtomicU32::new(0),
             writes: AtomicBool::new(false),
             thread: ThreadOccupancy::default(),
             scratch_pool,

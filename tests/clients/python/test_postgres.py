@@ -123,3 +123,22 @@ def test_the_database_ends_connections(postgres, tmp_path):
     assert client.shop.command("validate", "carts", full=True)["valid"]
     assert client.admin.command("serverStatus")["storageEngine"]["name"] == "postgres"
     assert node.end() == 0
+
+
+def test_long_keys_are_refused_by_name(postgres, tmp_path):
+    node = Node(tmp_path / "node", postgres.database())
+    carts = node.client().shop.carts
+    carts.create_index("note")
+    carts.create_index("code", unique=True)
+    carts.insert_one({"_id": 1, "note": "x" * 2000, "code": 1})
+    for document, index in [
+        ({"_id": "x" * 3000}, "_id_"), ({"note": "x" * 3000}, "note_1"), ({"code": "x" * 3000}, "code_1"),
+    ]:
+        with pytest.raises(pymongo.errors.WriteError) as refused:
+            carts.insert_one(document)
+        assert refused.value.code == 17280 and f"shop.carts {index}" in str(refused.value)
+    with pytest.raises(pymongo.errors.WriteError) as refused:
+        carts.update_one({"_id": 1}, {"$set": {"note": "y" * 3000}})
+    assert refused.value.code == 17280
+    assert carts.count_documents({}) == 1
+    assert node.end() == 0

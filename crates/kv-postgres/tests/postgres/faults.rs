@@ -54,7 +54,7 @@ fn read_once(engine: &dyn Engine, _: &[u8]) -> KvResult<()> {
 }
 
 fn read_snapshot(engine: &dyn Engine, _: &[u8]) -> KvResult<()> {
-    let txn = engine.begin(TxnOptions { read_only: true })?;
+    let txn = engine.begin(TxnOptions::READ_ONLY)?;
     assert!(txn.get(RECORD, b"fixed", &mut |_| ())?);
     assert!(engine.hold()?.begin()?.get(RECORD, b"fixed", &mut |_| ())?);
     Ok(())
@@ -254,9 +254,8 @@ fn when_all_connections_are_in_use_a_call_fails_at_its_deadline() {
     let options = PostgresOptions { connections: 2, held_snapshots: 1, deadline, ..store::fresh() };
     let engine = PostgresEngine::open(&store::shared().url(), options).unwrap();
     put(&*engine, b"k", b"1").unwrap();
-    let readers: Vec<_> =
-        (0..2).map(|_| engine.begin(TxnOptions { read_only: true }).unwrap()).collect();
-    let refused = engine.begin(TxnOptions { read_only: true }).err();
+    let readers: Vec<_> = (0..2).map(|_| engine.begin(TxnOptions::READ_ONLY).unwrap()).collect();
+    let refused = engine.begin(TxnOptions::READ_ONLY).err();
     assert!(matches!(&refused, Some(KvError::Unavailable(text)) if text.contains("in use")));
     assert!(matches!(put(&*engine, b"k", b"2"), Err(KvError::Unavailable(_))));
     assert_eq!(get(&*engine, b"k"), Ok(Some(b"1".to_vec())), "single reads have their own");
@@ -336,7 +335,7 @@ fn a_killed_operation_does_not_wait_for_its_read() {
     let begun = Instant::now();
     let entered = current::enter(Current { op: Some(op) });
     assert_eq!(get(&*engine, b"fixed"), Err(KvError::Timeout));
-    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
     assert_eq!(txn.get(RECORD, b"fixed", &mut |_| ()), Err(KvError::Timeout));
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     drop(entered);
@@ -404,7 +403,7 @@ fn large_values_and_long_keys() {
     let keys: Vec<&[u8]> = numbers.iter().map(|key| &key[..]).collect();
     for has_own in [true, false] {
         if !has_own {
-            txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+            txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
         }
         for direction in [Direction::Forward, Direction::Backward] {
             let (mut seen, whole) = (0, KeyRange { start: vec![10], end: vec![100] });

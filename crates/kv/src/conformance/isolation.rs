@@ -7,7 +7,7 @@ pub(super) fn snapshot_is_stable(make: &Make<'_>) {
     let engine = &*make();
     fill(engine, &[(b"a", b"1"), (b"b", b"1")]);
     // A reader sees the state at its beginning, a writer the state at its first read.
-    let reader = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let reader = engine.begin(TxnOptions::READ_ONLY).unwrap();
     let old = begin(engine);
     assert_eq!(get(&*old, b"a"), Some(b"1".to_vec()));
     let mut writer = begin(engine);

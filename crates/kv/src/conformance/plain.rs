@@ -146,7 +146,7 @@ pub(super) fn ingest(make: &Make<'_>) {
     let engine = &*make();
     let key = |object: u8, n: u32| [&[object], &n.to_be_bytes()[..]].concat();
     fill(engine, &[(&key(1, 7), b"before"), (&key(3, 7), b"behind")]);
-    let before = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let before = engine.begin(TxnOptions::READ_ONLY).unwrap();
     let begun = || engine.begin_ingest(RECORD).unwrap();
     let Some(mut given_up) = begun() else { return };
     given_up.add(&key(4, 0), b"given up").unwrap();
@@ -281,7 +281,7 @@ pub(super) fn extreme_sizes(make: &Make<'_>) {
 pub(super) fn read_only(make: &Make<'_>) {
     let engine = &*make();
     fill(engine, &[(b"k", b"1")]);
-    let mut txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let mut txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
     fill(engine, &[(b"k", b"2")]);
     assert_eq!(get(&*txn, b"k"), Some(b"1".to_vec()), "a read-only transaction has a snapshot");
     let refused = put(&mut *txn, b"k", b"3");

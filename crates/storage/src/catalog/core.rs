@@ -10,7 +10,7 @@ use mayfly_work::OpRegistry;
 
 use super::definitions::Definitions;
 use super::history::History;
-use super::{Catalog, Collection, IdHints, Settings};
+use super::{Catalog, Collection, IdHints, OpenPlaces, Settings};
 use crate::index::FilterCompiler;
 use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
@@ -29,6 +29,7 @@ pub struct Core {
     pub(crate) definitions: Arc<Definitions>,
     pub(crate) history: History,
     pub(crate) id_hints: IdHints,
+    pub(crate) open_places: OpenPlaces,
     pub(crate) ttl_params: Arc<TtlParameters>,
     pub(crate) watch: Arc<ClockWatch>,
 }

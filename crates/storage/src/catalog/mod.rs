@@ -38,6 +38,7 @@ mod id_hints;
 mod index;
 pub(crate) mod numbers;
 mod open;
+mod open_places;
 mod policy;
 pub(crate) mod ranked;
 mod state;
@@ -52,6 +53,7 @@ pub(crate) use self::history::PastSnapshot;
 pub use self::history::History;
 pub(crate) use self::id_hints::IdHints;
 pub(crate) use self::open::OpenTransactionGuard;
+pub(crate) use self::open_places::{OpenPlace, OpenPlaces};
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
 pub(crate) use collection::ChangedState;
@@ -98,7 +100,7 @@ impl Catalog {
     /// Loads the catalog; an empty store gets a format mark.
     pub(crate) fn load(engine: &dyn Engine, filters: &dyn FilterCompiler) -> Result<Catalog> {
         check_format(engine)?;
-        let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = engine.begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
         let mut next_id = 1;
         txn.get(Keyspace::Catalog, catalog_key::NEXT_ID, &mut |value| {
             next_id = value.try_into().map_or(1, u64::from_be_bytes);

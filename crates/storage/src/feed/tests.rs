@@ -133,7 +133,7 @@ impl<C: Clock + 'static> Fixture<C> {
 
     /// The number of keys of an object.
     fn rows(&self, keyspace: Keyspace, id: u64) -> usize {
-        let txn = self.engine.begin(TxnOptions { read_only: true }).unwrap();
+        let txn = self.engine.begin(TxnOptions::READ_ONLY).unwrap();
         let mut rows = 0;
         visit_all(&*txn, keyspace, object_range(id), &mut |_, _| {
             rows += 1;

@@ -20,7 +20,7 @@ use mayfly_base::{Error, Namespace, Result};
 use mayfly_kv::{KvError, KvResult, Txn};
 use mayfly_value::DocBuf;
 
-use crate::catalog::{Collection, Core, PastSnapshot, Reader, VisibleIndexes};
+use crate::catalog::{Collection, Core, OpenPlace, PastSnapshot, Reader, VisibleIndexes};
 use crate::record::Moment;
 use crate::record::error::from_kv;
 
@@ -81,6 +81,7 @@ pub(crate) struct OpenView {
     /// The cluster time of its snapshot.
     pub(crate) read_time: u64,
     pub(crate) owner: TransactionOwner,
+    place: OpenPlace,
 }
 
 /// The parts of an open transaction.
@@ -90,6 +91,8 @@ pub(crate) struct OpenParts {
     pub(crate) pending: Pending,
     pub(crate) read_time: u64,
     pub(crate) owner: TransactionOwner,
+    /// Free for another transaction when it is dropped.
+    pub(crate) place: OpenPlace,
 }
 
 impl OpenView {
@@ -99,7 +102,7 @@ impl OpenView {
         local: LocalCatalog,
         moment: Moment,
         read_time: u64,
-        owner: TransactionOwner,
+        (owner, place): (TransactionOwner, OpenPlace),
     ) -> OpenView {
         let pending = Pending::of_transaction(owner.lsid.as_doc(), owner.txn_number);
         OpenView {
@@ -109,6 +112,7 @@ impl OpenView {
             moment,
             read_time,
             owner,
+            place,
         }
     }
 
@@ -156,6 +160,7 @@ impl OpenView {
             pending: self.pending.into_inner(),
             read_time: self.read_time,
             owner: self.owner,
+            place: self.place,
         }
     }
 }

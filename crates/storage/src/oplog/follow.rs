@@ -25,7 +25,7 @@ impl Oplog {
             self.check_not_cut(after)?;
             return Ok(after);
         }
-        let txn = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = self.engine.begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
         let resolver = Resolver::new(&*self.engine, &*txn, &self.cut);
         let end = settled.saturating_add(1).to_be_bytes().to_vec();
         let mut range = KeyRange { start: after.saturating_add(1).to_be_bytes().to_vec(), end };

@@ -251,7 +251,7 @@ fn put_segments(engine: &dyn Engine, segments: &[Segment]) -> KvResult<()> {
 }
 
 fn last_entry(engine: &dyn Engine) -> Result<LastEntry> {
-    let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+    let txn = engine.begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
     let mut last = LastEntry::default();
     let range = KeyRange { start: Vec::new(), end: vec![0xFF; 9] };
     let limit = ScanLimit::rows(1);
@@ -269,7 +269,7 @@ fn last_entry(engine: &dyn Engine) -> Result<LastEntry> {
 
 /// Reads the timestamp up to which entries were cut; 0 without a cut.
 fn load_cut(engine: &dyn Engine) -> Result<u64> {
-    let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+    let txn = engine.begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
     let mut cut = 0;
     txn.get(Keyspace::Catalog, catalog_key::OPLOG_CUT, &mut |value| {
         cut = value.try_into().ok().map_or(0, u64::from_be_bytes);
@@ -280,7 +280,7 @@ fn load_cut(engine: &dyn Engine) -> Result<u64> {
 
 /// Reads the segments of the catalog, and counts the entries after them.
 fn load_window(engine: &dyn Engine, cut: u64, limits: LogLimits) -> Result<Window> {
-    let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+    let txn = engine.begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
     let mut segments = Vec::new();
     visit_all(&*txn, Keyspace::Catalog, KeyRange::prefix(b"l"), &mut |key, value| {
         let end = catalog_key::id_of(key).filter(|end| *end > cut);

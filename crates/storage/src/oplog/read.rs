@@ -64,7 +64,7 @@ impl Oplog {
         if range.first > last {
             return Ok(LogEnd::Reached(settled));
         }
-        let txn = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = self.engine.begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
         let resolver = Resolver::new(&*self.engine, &*txn, &self.cut);
         let start = range.first.to_be_bytes().to_vec();
         let mut keys = KeyRange { start, end: last.saturating_add(1).to_be_bytes().to_vec() };

@@ -184,7 +184,7 @@ impl<'t> Resolver<'t> {
         (ahead.collection, ahead.version) = (collection, version);
         let mut found = self.read_kept(self.txn, reference, record_key, &mut ahead.found)?;
         if found.is_none() {
-            let now = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+            let now = self.engine.begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
             found = self.read_kept(&*now, reference, record_key, &mut ahead.found)?;
         }
         match found {

@@ -107,7 +107,7 @@ impl Core {
         if last > self.oplog.settled() {
             return Ok(false);
         }
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = self.engine().begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
         let key = |after: u64| after.saturating_add(1).to_be_bytes().to_vec();
         let mut range = KeyRange { start: key(first), end: key(last) };
         let mut quiet = true;

@@ -91,7 +91,7 @@ impl Core {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn latest(&self) -> Result<Snapshot> {
-        let options = TxnOptions { read_only: true };
+        let options = TxnOptions::READ_ONLY;
         let txn = Reading::Own(self.engine().begin(options).map_err(from_kv)?);
         Ok(Snapshot { txn, moment: self.moment(), watch: self.watch.clone() })
     }

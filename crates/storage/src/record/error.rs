@@ -2,10 +2,17 @@
 
 use mayfly_base::{Error, ErrorCode};
 use mayfly_kv::KvError;
+use mayfly_work::current;
 
 /// Converts with the reference's codes. Conflicts become 112 WriteConflict, upon which
 /// [`crate::Writer::write`] retries.
 pub(crate) fn from_kv(error: KvError) -> Error {
+    // An engine that waits gives up when the operation has ended.
+    if error == KvError::Timeout
+        && let Some(Err(ended)) = current::current().op.map(|op| op.check())
+    {
+        return ended;
+    }
     let code = match &error {
         KvError::Conflict => ErrorCode::WriteConflict,
         KvError::TooOld => ErrorCode::SnapshotTooOld,

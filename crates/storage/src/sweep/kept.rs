@@ -86,7 +86,7 @@ impl Store {
 
     /// Keeps versions by a scan of all records.
     pub(crate) fn keep_by_records(&self, id: u64) -> Result<()> {
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = self.engine().begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
         let mut batch = Batch::default();
         visit_all(&*txn, Keyspace::Record, object_range(id), &mut |key, value| {
             self.keep_version(&mut batch, id, key.get(8..).unwrap_or(&[]), value)
@@ -96,7 +96,7 @@ impl Store {
 
     /// Keeps versions by a scan of the log and the records that it names.
     pub(crate) fn keep_by_log(&self, id: u64) -> Result<()> {
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = self.engine().begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
         let mut batch = Batch::default();
         let start = self.oplog.cut().saturating_add(1).to_be_bytes().to_vec();
         let window = KeyRange { start, end: vec![0xFF; 9] };

@@ -32,7 +32,7 @@ impl Store {
         loop {
             let mut due = Vec::new();
             let mut last = None;
-            let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+            let txn = self.engine().begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
             let limit = ScanLimit::rows(SWEEP_ROWS);
             txn.scan(Keyspace::Session, &range, Direction::Forward, limit, &mut |key, value| {
                 last = Some(key.to_vec());

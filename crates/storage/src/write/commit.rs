@@ -1,8 +1,9 @@
 //! The commit of an engine transaction with everything that belongs to it. Write units, changes of
 //! definitions, and transactions of several statements all end here, in this order of steps:
 //!
-//! 1. The log's entries get their timestamps and are written ([`Writer::log`]). Until step 6
-//!    readers of the log stop before them.
+//! 1. The engine takes what its commit may have to wait for. Then the log's entries get their
+//!    timestamps and are written ([`Writer::log`]). Until step 6 readers of the log stop before
+//!    them.
 //! 2. Kept versions are written ([`Pending::write_kept`]).
 //! 3. The session of a transaction of several statements gets the record of its commit.
 //! 4. Index builds get notes of the changed records ([`Pending::leave_notes`]).
@@ -90,6 +91,7 @@ impl Writer {
         if txn.size().1 == 0 && pending.oplog.is_empty() {
             return Ok(Committed::default());
         }
+        txn.prepare().map_err(from_kv)?;
         let logged = self.log(&mut *txn, pending, &owner, now_ms)?;
         let timestamp = logged.as_ref().map_or(0, |logged| logged.stamp.timestamp());
         pending.write_kept(&mut *txn)?;
@@ -196,7 +198,8 @@ impl Writer {
     /// 112 WriteConflict and 246 SnapshotUnavailable: nothing was committed; 251 NoSuchTransaction
     /// when a unit of it had failed; errors of the engine.
     pub(crate) fn commit_open(&self, transaction: OpenTransaction) -> Result<(u64, Duration)> {
-        let OpenParts { mut txn, local, mut pending, read_time, owner } = transaction.into_parts();
+        let OpenParts { mut txn, local, mut pending, read_time, owner, place: _place } =
+            transaction.into_parts();
         if pending.failed {
             let text = "a statement of the transaction failed, so that it cannot be committed";
             return Err(Error::new(ErrorCode::NoSuchTransaction, text));
@@ -267,7 +270,7 @@ mod tests {
         f.store.on_definition(move |_| {
             let Some(store) = weak.upgrade() else { return };
             let now = store.catalog.get(&ns("d.made"));
-            let txn = store.engine().begin(mayfly_kv::TxnOptions { read_only: true }).unwrap();
+            let txn = store.engine().begin(mayfly_kv::TxnOptions::READ_ONLY).unwrap();
             let row = crate::catalog::rows(&*txn, b'c').unwrap().into_iter();
             let stored = row.filter(|(_, bytes)| String::from_utf8_lossy(bytes).contains("d.made"));
             let settled = store.oplog.settled() == store.oplog.clock.last();

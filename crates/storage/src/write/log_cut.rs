@@ -96,7 +96,7 @@ impl Writer {
     /// optional note in the log.
     pub(crate) fn note_cut(&self, last: u64, note: Option<&str>) -> Result<()> {
         let mut gone = Vec::new();
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = self.engine().begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
         let range = KeyRange {
             start: catalog_key::segment(0),
             end: catalog_key::segment(last.saturating_add(1)),

@@ -73,7 +73,7 @@ impl Core {
         &self,
         session: &SessionKey,
     ) -> Result<Option<(i64, Vec<ExecutedStatements>)>> {
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = self.engine().begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
         let mut rows = Vec::new();
         let mut damaged = false;
         let mut range = KeyRange::prefix(session);

@@ -54,17 +54,19 @@ impl Core {
     /// Begins a transaction over the latest commits.
     ///
     /// # Errors
-    /// Errors of the engine.
+    /// Errors of the engine; 112 WriteConflict when too many transactions are open for it.
     pub fn begin_transaction(&self, owner: TransactionOwner) -> Result<OpenTransaction> {
+        let place = self.open_places.take(self.engine().caps().max_open_txns)?;
         let local = LocalCatalog::beginning(&self.definitions);
         let (read_time, txn) = self.oplog.clock.at_rest(|last| {
-            let begun = self.engine().begin(TxnOptions::default()).and_then(|txn| {
+            let begun = self.engine().begin(TxnOptions::STAYS_OPEN).and_then(|txn| {
                 // The first read takes the snapshot.
                 txn.get(Keyspace::Catalog, catalog_key::FORMAT, &mut |_| {})?;
                 Ok(txn)
             });
             (last, begun.map_err(from_kv))
         });
+        let owner = (owner, place);
         Ok(OpenTransaction(OpenView::new(txn?, local, self.moment(), read_time, owner)))
     }
 }

@@ -236,7 +236,7 @@ fn t_49_a_changed_time_to_live_counts_from_the_next_unit() {
 /// Rewrites every catalog entry.
 fn rewrite_catalog(engine: &dyn Engine, change: impl Fn(&mut Document)) {
     let mut rows = Vec::new();
-    let read = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let read = engine.begin(TxnOptions::READ_ONLY).unwrap();
     let whole = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
     read.scan(Keyspace::Catalog, &whole, Direction::Forward, ScanLimit::NONE, &mut |key, value| {
         if RawDoc::new(value).is_some_and(|row| row.get("indexes").is_some()) {
@@ -264,7 +264,7 @@ fn open_engine() -> (Fixture, Arc<dyn Engine>) {
 /// The entries of the oplog, oldest first.
 fn oplog(engine: &dyn Engine) -> Vec<Document> {
     let mut entries = Vec::new();
-    let read = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let read = engine.begin(TxnOptions::READ_ONLY).unwrap();
     let whole = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
     read.scan(Keyspace::Oplog, &whole, Direction::Forward, ScanLimit::NONE, &mut |_, entry| {
         // Entries outside of transactions have a header of six bytes.

@@ -202,7 +202,7 @@ impl Fixture {
 }
 
 fn copied(engine: &dyn Engine, keyspace: Keyspace) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
     let mut range = KeyRange { start: Vec::new(), end: vec![0xFF; 300] };
     let mut all = Vec::new();
     loop {

@@ -22,7 +22,7 @@ fn a_dropped_index_leaves_no_rows() {
         f.follow();
         f.store.sweep_once().unwrap();
         assert_eq!((f.rows(Keyspace::Index, id), f.rows(Keyspace::Record, id)), (0, 0));
-        let txn = f.engine.begin(TxnOptions { read_only: true }).unwrap();
+        let txn = f.engine.begin(TxnOptions::READ_ONLY).unwrap();
         assert_eq!(crate::catalog::rows(&*txn, b'p').unwrap(), []);
     }
 }

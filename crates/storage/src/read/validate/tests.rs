@@ -57,7 +57,7 @@ impl Fixture {
 
     /// All keys of an object with their values.
     fn keys(&self, keyspace: Keyspace, id: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let txn = self.engine.begin(TxnOptions { read_only: true }).unwrap();
+        let txn = self.engine.begin(TxnOptions::READ_ONLY).unwrap();
         let mut keys = Vec::new();
         txn.scan(
             keyspace,

@@ -11,8 +11,7 @@
 //! * In an index that is ready, the keys of *before* that are not among those of *after* are
 //!   removed, and the keys of *after* are added. If another record has a key of a unique index, the
 //!   commit fails with 112: when the client runs the transaction again, it uses the index, and its
-//!   statement reports the duplicate. An engine across a network removes only what the snapshot of
-//!   the transaction shows, so that there the commit fails with 112, too, where keys go.
+//!   statement reports the duplicate.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -124,12 +123,6 @@ impl UnseenKeys<'_> {
             self.keys_of(index, now, record_key, &mut keys)?;
             for (values, _) in keys.before.iter() {
                 if !keys.after.iter().any(|(kept, _)| kept == values) {
-                    if self.core.is_remote() {
-                        return Err(does_not_fit(
-                            index,
-                            "it has keys that the transaction removes",
-                        ));
-                    }
                     self.remove(index, values, record_key)?;
                     owners.insert(values.to_vec(), None);
                 }

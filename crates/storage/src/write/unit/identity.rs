@@ -10,6 +10,9 @@ use crate::record::error::from_kv;
 use crate::record::layout::{ObjectKey, decode_unique_value, encode_unique_value, id_key_in};
 use crate::record::{IdKey, RecordKey};
 
+/// The name of the index on `_id`.
+const ID_INDEX: &str = "_id_";
+
 /// How a unit adds entries to unique indexes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inserts {
@@ -53,8 +56,8 @@ impl WriteUnit<'_> {
         encode_unique_value(&mut value, record_key, bits.as_bytes());
         let added = match self.fresh.take(&entry) {
             // The look-up holds the lock.
-            true => self.put_locked(&entry, &value).map(|()| true),
-            false => self.add_unique(&entry, &value, record_key),
+            true => self.put_locked(&entry, &value, ID_INDEX).map(|()| true),
+            false => self.add_unique((&entry, ID_INDEX), &value, record_key),
         };
         self.scratch.value = value;
         match added? {
@@ -67,14 +70,15 @@ impl WriteUnit<'_> {
     /// is not hidden.
     pub(super) fn add_unique(
         &mut self,
-        key: &[u8],
+        (key, index): (&[u8], &str),
         value: &[u8],
         record_key: &[u8],
     ) -> Result<bool> {
         let mut owner = None;
         let see = &mut |value: &[u8]| owner = Some(owner_of(value).to_vec());
         let check = self.inserts.check();
-        if self.txn.insert(Keyspace::Index, key, value, check, see).map_err(from_kv)? {
+        let added = self.txn.insert(Keyspace::Index, key, value, check, see);
+        if added.map_err(|error| self.key_error(error, index, key))? {
             return Ok(true);
         }
         if let Some(owner) = owner.filter(|owner| owner != record_key)
@@ -82,12 +86,14 @@ impl WriteUnit<'_> {
         {
             return Ok(false);
         }
-        self.put_locked(key, value).map(|()| true)
+        self.put_locked(key, value, index).map(|()| true)
     }
 
-    /// Writes an entry whose lock the unit holds.
-    pub(super) fn put_locked(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.txn.put(Keyspace::Index, key, value, Guard::Derived).map_err(from_kv)
+    /// Writes an entry of this index, whose lock the unit holds.
+    pub(super) fn put_locked(&mut self, key: &[u8], value: &[u8], index: &str) -> Result<()> {
+        self.txn
+            .put(Keyspace::Index, key, value, Guard::Derived)
+            .map_err(|error| self.key_error(error, index, key))
     }
 
     /// Removes the entry of the index on `_id`, if there is one.

@@ -5,8 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::Result;
-use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, prefix_end};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_kv::{
+    Direction, Guard, KeyRange, Keyspace, KvError, ScanEnd, ScanLimit, Txn, prefix_end,
+};
 use mayfly_value::RawDoc;
 
 use super::duplicate::duplicate_key;
@@ -36,9 +38,10 @@ impl WriteUnit<'_> {
             scratch.key.extend_from_slice(values);
             if index.spec.unique() {
                 encode_unique_value(&mut scratch.value, record_key, bits);
+                let name = index.spec.name();
                 let added = match self.fresh.take(&scratch.key) {
-                    true => self.put_locked(&scratch.key, &scratch.value).map(|()| true),
-                    false => self.add_unique(&scratch.key, &scratch.value, record_key),
+                    true => self.put_locked(&scratch.key, &scratch.value, name).map(|()| true),
+                    false => self.add_unique((&scratch.key, name), &scratch.value, record_key),
                 };
                 if !added? {
                     return Err(duplicate_key(self.ns, index, document));
@@ -49,7 +52,9 @@ impl WriteUnit<'_> {
                 self.check_prepared(index, &scratch.key, document, record_key)?;
             }
             scratch.key.extend_from_slice(record_key);
-            self.txn.put(Keyspace::Index, &scratch.key, bits, Guard::Derived).map_err(from_kv)?;
+            self.txn
+                .put(Keyspace::Index, &scratch.key, bits, Guard::Derived)
+                .map_err(|error| self.key_error(error, index.spec.name(), &scratch.key))?;
         }
         scratch.new_keys = keys;
         Ok(())
@@ -81,6 +86,21 @@ impl WriteUnit<'_> {
         notes.push(building.touched(record_key));
         notes.extend(old_keys.iter().map(|(values, _)| building.had(record_key, values)));
         Ok(())
+    }
+
+    /// The error of writing a key of an index, which may be too long for the engine.
+    #[cold]
+    pub(super) fn key_error(&self, error: KvError, index: &str, key: &[u8]) -> Error {
+        let most = self.context.core.engine().caps().max_key_bytes;
+        if !matches!(error, KvError::TooLarge(_)) || key.len() <= most {
+            return from_kv(error);
+        }
+        let text = format!(
+            "Btree::insert: key too large to index, failing {} {index} {} {{ the storage takes {most} bytes }}",
+            self.ns,
+            key.len()
+        );
+        Error::new(ErrorCode::OBSOLETE_KeyTooLong, text)
     }
 
     pub(super) fn remove_key(
