@@ -11,7 +11,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, check_size};
-use mayfly_work::OpCtx;
+use mayfly_work::{OpCtx, PlanSummary};
 
 use crate::exec::Failures;
 use crate::exec::shape::{KeyPaths, RequestedMetadata};
@@ -93,12 +93,30 @@ pub struct Cursor {
     /// The remaining time limit of the command that opened the cursor, for all its batches
     /// together.
     pub time_left_micros: Option<i64>,
+    /// The command that opened the cursor, as `currentOp` shows it, and its plan.
+    pub origin: Option<CursorOrigin>,
+}
+
+/// What opened a cursor, for reports about its later batches.
+#[derive(Clone)]
+pub struct CursorOrigin {
+    /// The command as a BSON document.
+    pub command: Arc<[u8]>,
+    /// Its plan in short.
+    pub plan_summary: PlanSummary,
 }
 
 impl Cursor {
     /// A cursor before its first batch.
     pub fn new(namespace: Namespace, source: CursorSource) -> Cursor {
-        Cursor { namespace, source, await_data: false, only_durable: false, time_left_micros: None }
+        Cursor {
+            namespace,
+            source,
+            await_data: false,
+            only_durable: false,
+            time_left_micros: None,
+            origin: None,
+        }
     }
 
     /// The event that the cursor waits for, if it does.

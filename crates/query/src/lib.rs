@@ -21,7 +21,7 @@ mod timeseries;
 mod view_reads;
 
 pub use change::{ChangeScope, LogOrder, LogScan};
-pub use cursor::{AwaitedEvent, BatchLimit, Cursor, CursorSource};
+pub use cursor::{AwaitedEvent, BatchLimit, Cursor, CursorOrigin, CursorSource};
 pub use exec::shape::ResultShape;
 pub use exec::{Executor, Flow, metadata_of};
 pub use explain::{Explained, Purpose, Verbosity, cached_plans, explain, normalized_filter};

@@ -295,9 +295,10 @@ impl Store {
                 return Err(conflicting_collation(ns.as_str(), read.as_str()));
             }
         }
-        for (reader, reads) in self.views_with_reads(ns.db(), reads_of)? {
+        let views = self.views(&ReadView::now(), ns.db())?;
+        for reader in readers(&views, ns.db(), ns.collection(), reads_of) {
             let other = Collation::of_options(reader.options.as_doc())?;
-            if reads.contains(ns) && !same_collation(collation.as_ref(), other.as_ref()) {
+            if !same_collation(collation.as_ref(), other.as_ref()) {
                 let reader = format!("{}.{}", ns.db(), reader.name);
                 return Err(conflicting_collation(&reader, ns.as_str()));
             }
@@ -342,30 +343,16 @@ impl Store {
         Err(too_deep(ns))
     }
 
-    /// The views of a database, each with what it reads.
-    fn views_with_reads(
-        &self,
-        db: &str,
-        reads_of: ReadsOf<'_>,
-    ) -> Result<Vec<(View, Vec<Namespace>)>> {
-        let views = self.views(&ReadView::now(), db)?;
-        let with_reads = |view: View| {
-            let reads = reads_of(db, view.options.as_doc());
-            (view, reads)
-        };
-        Ok(views.into_iter().map(with_reads).collect())
-    }
-
     /// Checks the chains of views that read a view through others. Its own chain has `below` views
     /// after it.
     fn check_height(&self, ns: &Namespace, below: usize, reads_of: ReadsOf<'_>) -> Result<()> {
-        let views = self.views_with_reads(ns.db(), reads_of)?;
+        let views = self.views(&ReadView::now(), ns.db())?;
         let mut level = vec![ns.collection()];
         for _ in below..MAX_VIEW_DEPTH {
-            let is_above =
-                |reads: &[Namespace]| reads.iter().any(|read| level.contains(&read.collection()));
-            let above = views.iter().filter(|(_, reads)| is_above(reads));
-            level = above.map(|(view, _)| view.name.as_str()).collect();
+            let above = level.iter().flat_map(|read| readers(&views, ns.db(), read, reads_of));
+            level = above.map(|view| view.name.as_str()).collect();
+            level.sort_unstable();
+            level.dedup();
             if level.is_empty() {
                 return Ok(());
             }
@@ -420,6 +407,22 @@ fn joined(definitions: &[DocBuf]) -> DocBuf {
         });
     }
     out.finish()
+}
+
+/// The views of a database that read a collection or view. Only definitions that contain its name
+/// are parsed.
+fn readers<'v>(
+    views: &'v [View],
+    db: &str,
+    read: &str,
+    reads_of: ReadsOf<'_>,
+) -> impl Iterator<Item = &'v View> {
+    views.iter().filter(move |view| {
+        let options = view.options.as_doc();
+        let mut parts = options.as_bytes().windows(read.len().max(1));
+        let is_named = parts.any(|part| part == read.as_bytes());
+        is_named && reads_of(db, options).iter().any(|one| one.collection() == read)
+    })
 }
 
 fn conflicting_collation(view: &str, read: &str) -> Error {

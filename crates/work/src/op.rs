@@ -35,6 +35,8 @@ pub struct OpInfo {
     pub ns: String,
     /// The command as a BSON document, empty when there is none.
     pub command: Vec<u8>,
+    /// The command that opened the cursor of a `getMore`, as a BSON document.
+    pub originating_command: Option<Arc<[u8]>>,
     /// The plan in short, for example `IXSCAN { a: 1 }`.
     pub plan_summary: PlanSummary,
     /// The connection it came in on, 0 for the server's own.

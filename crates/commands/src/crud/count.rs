@@ -109,6 +109,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         if executor.buffers_between_batches() {
             executor.use_budget(budget(ctx, None));
         }
+        executor.count_only();
         ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
         let counted = executor.count(ctx.store)?;
         i64::try_from(counted).unwrap_or(i64::MAX)

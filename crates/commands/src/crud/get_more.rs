@@ -77,7 +77,13 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         cursors.put_back(id, (cursor, kept), ctx.op.monotonic_micros());
         return Err(refused);
     }
-    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
+    ctx.op.update_info(|info| {
+        info.ns = ns.as_str().to_owned();
+        if let Some(origin) = &cursor.origin {
+            info.originating_command = Some(origin.command.clone());
+            info.plan_summary = origin.plan_summary.clone();
+        }
+    });
     if ctx.service.fail_points.any_on() && ctx.waited.is_zero() {
         crate::rules::faults::get_more(ctx).map_err(|error| label_resumable(error, &cursor))?;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_query::{BatchLimit, Cursor, Hint};
+use mayfly_query::{BatchLimit, Cursor, CursorOrigin, Hint};
 use mayfly_service::IdleTime;
 use mayfly_storage::Collection;
 use mayfly_value::{Collation, DocBuilder, RawValue};
@@ -130,6 +130,11 @@ pub(crate) fn first_batch(
     } else {
         let owner = ctx.cursor_owner();
         cursor.time_left_micros = ctx.op.time_left_micros();
+        ctx.op.update_info(|info| {
+            let (command, plan_summary) =
+                (info.command.as_slice().into(), info.plan_summary.clone());
+            cursor.origin = Some(CursorOrigin { command, plan_summary });
+        });
         let mut kept = RetainedBytes::default();
         kept.grown_since(began, reply.capacity() - reply_before);
         let now_micros = ctx.op.monotonic_micros();

@@ -193,6 +193,13 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: &CurrentOpOptio
         !options.truncate_ops || command.as_bytes().len() <= TRUNCATED_COMMAND_BYTES
     });
     doc.append("command", shown.unwrap_or(RawDoc::EMPTY));
+    if let Some(origin) = info.originating_command.as_deref().and_then(RawDoc::new) {
+        doc.start_document("cursor");
+        if let Some(id) = shown.and_then(|command| command.get("getMore")) {
+            doc.append("cursorId", id);
+        }
+        doc.append("originatingCommand", origin).end();
+    }
     if !info.plan_summary.is_empty() {
         doc.append("planSummary", &*info.plan_summary);
     }

@@ -313,6 +313,7 @@ fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
         op: request.row.kind.op_name(),
         ns,
         command: if body.len() <= MAX_SHOWN_COMMAND_BYTES { body.into_owned() } else { Vec::new() },
+        originating_command: None,
         plan_summary: PlanSummary::NONE,
         connection_id: connection.id,
         client: connection.client.clone(),

@@ -181,6 +181,9 @@ impl Observed<'_> {
                 append_command(RawDoc::new(&body).unwrap_or(RawDoc::EMPTY), &mut doc);
             }
         }
+        if let Some(origin) = info.originating_command.as_deref().and_then(RawDoc::new) {
+            doc.append("originatingCommand", origin);
+        }
         let whole = |number: u64| small(i64::try_from(number).unwrap_or(i64::MAX));
         let (keys, docs) = match part {
             Some(Part { figures, .. }) => (figures.keys_examined, figures.docs_examined),

@@ -1,5 +1,5 @@
-//! A text search as stages: scans of the terms, the sum of scores for each record, and the residual
-//! filter.
+//! A text search as stages: scans of the terms, their union or the sum of scores for each record,
+//! and the residual filter.
 
 use mayfly_value::{DocBuf, DocBuilder, ValueBuf};
 
@@ -11,7 +11,12 @@ use crate::plan::TextAccess;
 /// Limit on the scans that are shown, which all look alike.
 const MOST_SHOWN: usize = 100;
 
-pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
+/// The stages of a search. The scores are summed up only if the query uses them.
+pub(super) fn text_match(
+    text: &TextAccess,
+    (conditions, uses_score): (&[DocBuf], bool),
+    counted: &Counters,
+) -> Node {
     let search = &text.search.search;
     let stage = Node::new("TEXT_MATCH").with(|out| {
         out.start_document("indexPrefix");
@@ -32,7 +37,10 @@ pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Cou
     let stage = stage.did(counted.returned, counted.documents, counted.over).counting(|out| {
         out.append("docsRejected", rejected);
     });
-    stage.over(text_or(text, conditions, counted))
+    stage.over(match uses_score {
+        true => text_or(text, conditions, counted),
+        false => fetched_or(text, conditions, counted),
+    })
 }
 
 fn list<'s>(name: &str, items: impl Iterator<Item = &'s str>, out: &mut DocBuilder) {
@@ -43,8 +51,26 @@ fn list<'s>(name: &str, items: impl Iterator<Item = &'s str>, out: &mut DocBuild
     out.end();
 }
 
-fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
-    // Conditions that the index answers.
+/// The union of the scans without scores, and the documents that it finds.
+fn fetched_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
+    let found = counted.documents;
+    let union = Node::new("OR").did(found, counted.keys, counted.over).counting(|out| {
+        let tested = counted.keys;
+        out.append("dupsTested", number(tested));
+        out.append("dupsDropped", number(tested.saturating_sub(found)));
+    });
+    let union = union.inputs(scans(text, counted));
+    Node::new("FETCH")
+        .filtered(residual(text, conditions))
+        .did(found, found, counted.over)
+        .counting(|out| {
+            out.append("docsExamined", number(found)).append("alreadyHasObj", 0);
+        })
+        .over(union)
+}
+
+/// The conditions that the index does not answer.
+fn residual(text: &TextAccess, conditions: &[DocBuf]) -> DocBuf {
     let answered = |condition: &DocBuf| match parts(condition.as_doc()) {
         Some(("", "$text", _)) => true,
         Some((path, "$eq", _)) => text.search.spec.before().iter().any(|before| before == path),
@@ -52,14 +78,22 @@ fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node
     };
     let rest: Vec<DocBuf> =
         conditions.iter().filter(|condition| !answered(condition)).cloned().collect();
-    let mut stage = Node::new("TEXT_OR")
-        .filtered(joined(&rest))
+    joined(&rest)
+}
+
+/// The scans, the sum of scores for each record, and the documents.
+fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
+    Node::new("TEXT_OR")
+        .filtered(residual(text, conditions))
         .did(counted.documents, counted.keys, counted.over)
         .counting(|out| {
             out.append("docsExamined", number(counted.documents));
-        });
-    stage.inputs = text.terms.iter().take(MOST_SHOWN).map(|_| scan(text, counted)).collect();
-    stage
+        })
+        .inputs(scans(text, counted))
+}
+
+fn scans(text: &TextAccess, counted: &Counters) -> Vec<Node> {
+    text.terms.iter().take(MOST_SHOWN).map(|_| scan(text, counted)).collect()
 }
 
 /// Counters exist for all terms together, so they are shown only if there is one term.

@@ -107,7 +107,7 @@ fn stages(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Node {
         Plan::Records(scan) => {
             fetch_by_id(&scan.ranges, scan.direction, (&scan.filter_bounds, query), counted)
         }
-        Plan::Text(text) => text_match(text, of.conditions, counted),
+        Plan::Text(text) => text_match(text, (of.conditions, query.uses_score), counted),
         Plan::Index(scan) => index_scan(of, scan, ran),
         Plan::Near(near) => by_distance(near, of.conditions, counted),
         Plan::And(inputs) => intersection(of, &**inputs, ran),

@@ -166,6 +166,13 @@ pub struct CanonicalQuery {
     /// Set if one document for each value of a field suffices. Results may still contain the
     /// others.
     pub first_of: Option<FirstOf>,
+    /// Whether the score of a text search is used.
+    pub uses_score: bool,
+}
+
+/// Whether documents are sorted by the score of a text search.
+pub(crate) fn sorts_by_score(sort: &SortPattern) -> bool {
+    sort.fields().iter().any(|field| field.metadata == Some(metadata::TEXT_SCORE))
 }
 
 /// Rejects a natural order or hint in a search by distance.
@@ -242,6 +249,8 @@ impl CanonicalQuery {
         if projection.as_ref().is_some_and(Projection::is_positional) {
             matcher.check_positions()?;
         }
+        let uses_score = projection.as_ref().is_some_and(|it| it.asks_for(metadata::TEXT_SCORE))
+            || sort.as_ref().is_some_and(sorts_by_score);
         Ok(CanonicalQuery {
             indexes: VisibleIndexes::PUBLISHED,
             matcher,
@@ -254,6 +263,7 @@ impl CanonicalQuery {
             allowed: None,
             collation: options.collation,
             first_of: None,
+            uses_score,
             needed_paths: None,
         })
     }

@@ -28,6 +28,7 @@ impl CanonicalQuery {
             collation: None,
             needed_paths: None,
             first_of: None,
+            uses_score: false,
         })
     }
 }

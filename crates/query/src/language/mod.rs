@@ -15,6 +15,7 @@ mod stage_shape;
 pub(crate) mod validator;
 
 pub use allowed::{AllowedBy, AllowedIndexes, IndexHints};
+pub(crate) use canonical::sorts_by_score;
 pub use canonical::{CanonicalQuery, FindOptions, FirstOf, Hint};
 pub use query_shape::{QueryShape, QueryShapeHash};
 pub use shape::PlanShape;

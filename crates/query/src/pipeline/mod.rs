@@ -21,10 +21,10 @@ use mayfly_value::{Collation, DocBuf, RawDoc};
 use crate::change::LogScan;
 use crate::change::{ChangeScope, ChangeStream};
 use crate::exec::Executor;
-use crate::language::metadata::SORT_KEY;
+use crate::language::metadata::{SORT_KEY, TEXT_SCORE};
 use crate::language::needed::Fields;
 use crate::language::validator::mentions;
-use crate::language::{CanonicalQuery, FirstOf, Hint};
+use crate::language::{CanonicalQuery, FirstOf, Hint, sorts_by_score};
 use crate::optimise::{kept_by_front_sort, optimised};
 use crate::plan::{allowed_on, no_text_index};
 use crate::stage::fields::needed_fields;
@@ -211,6 +211,8 @@ impl Pipeline {
             query.matcher = matcher;
         }
         query.first_of = first_of;
+        query.uses_score = query.sort.as_ref().is_some_and(sorts_by_score)
+            || rest.iter().filter_map(Step::written).any(|spec| mentions(spec, TEXT_SCORE));
         query.needed_paths = needed_paths(&rest);
         query.indexes = view.visible_indexes();
         query.collation = self.collation;

@@ -56,7 +56,7 @@ pub struct PipelineContext<'a> {
     /// Number of leading stages that come from a view, whose rights were checked when it was
     /// defined.
     of_view: usize,
-    /// Whether the stage that is parsed is the first one after those of a view.
+    /// Whether the stage that is parsed can be the first one of its own pipeline, over a view.
     after_view: bool,
 }
 
@@ -115,12 +115,14 @@ impl<'a> PipelineContext<'a> {
         self.of_view > 0
     }
 
-    /// Whether the stage at index `at` is the first one after those of a view.
+    /// Whether the stage at index `at` can be the first one of its own pipeline, over a view: it
+    /// follows the stages of the view, or belongs to a view over others, whose definition was
+    /// checked when it was created.
     pub(crate) fn begins_at(&self, at: usize) -> bool {
-        self.follows_view() && at == self.of_view
+        self.follows_view() && at <= self.of_view
     }
 
-    /// Whether the stage that is parsed is the first one after those of a view.
+    /// Whether the stage that is parsed can be the first one of its own pipeline, over a view.
     pub(crate) fn is_after_view(&self) -> bool {
         self.after_view
     }

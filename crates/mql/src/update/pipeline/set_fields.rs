@@ -133,7 +133,8 @@ impl SetFields {
 /// The error of a document with an operator and other fields.
 fn more_than_an_operator(inner: RawDoc<'_>, spec: RawDoc<'_>) -> Error {
     let text = format!(
-        "an expression specification must contain exactly one field, the name of the expression.          Found {} fields in {}, while parsing object {}",
+        "an expression specification must contain exactly one field, the name of the expression. \
+         Found {} fields in {}, while parsing object {}",
         inner.iter().count(),
         Shell(inner),
         Shell(spec)

@@ -103,6 +103,12 @@ impl RecordScan {
 }
 
 impl IndexScan {
+    /// Whether the scan reads all entries of one range.
+    pub(crate) fn has_one_range(&self) -> bool {
+        let mut intervals = self.filter_bounds.intervals.iter().flatten();
+        self.checks.is_empty() && intervals.all(|intervals| intervals.len() == 1)
+    }
+
     /// A scan of these ranges without further properties.
     pub(crate) fn new(index: Arc<Index>, ranges: Vec<KeyRange>, direction: Direction) -> IndexScan {
         IndexScan {

@@ -269,8 +269,23 @@ impl Plan {
         change(node)
     }
 
+    /// The scan whose entries are only counted; explain calls it `COUNT_SCAN`.
+    fn counted(&self) -> Option<&IndexScan> {
+        match self {
+            Plan::Skip { input, .. } | Plan::Limit { input, .. } => input.counted(),
+            Plan::Keys(input) => match &**input {
+                Plan::Index(scan) if scan.has_one_range() => Some(scan),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The plan as `planSummary` shows it.
     pub fn summary(&self) -> PlanSummary {
+        if let Some(scan) = self.counted() {
+            return format!("COUNT_SCAN {}", Shell(scan.index.spec.key())).into();
+        }
         match self.source() {
             Plan::Id(_) => PlanSummary::BY_ID,
             Plan::Records(scan) if scan.is_whole() => PlanSummary::COLLECTION_SCAN,
