@@ -29,6 +29,7 @@ pid=$!
 read -r end
 kill -QUIT "$pid" 2>/dev/null
 wait "$pid"
+if [ "$4" = remove ]; then rm -rf "$5"; fi
 "#;
 
 /// A running server.
@@ -36,13 +37,16 @@ pub(crate) struct Server {
     folder: TempDir,
     programs: PathBuf,
     pub(crate) port: u16,
+    /// Whether the shell removes the folder in the end.
+    end: &'static str,
     /// The shell; `None` only while it is dropped.
     shell: Option<Child>,
 }
 
 /// The server that most tests share.
 pub(crate) fn shared() -> &'static Server {
-    static SHARED: LazyLock<Server> = LazyLock::new(Server::start);
+    // It is never dropped, so the shell removes its folder.
+    static SHARED: LazyLock<Server> = LazyLock::new(|| Server::start_with("remove"));
     &SHARED
 }
 
@@ -78,6 +82,10 @@ fn command(program: &Path) -> Command {
 impl Server {
     /// Makes a new cluster, and starts it.
     pub(crate) fn start() -> Server {
+        Server::start_with("keep")
+    }
+
+    fn start_with(end: &'static str) -> Server {
         let (programs, folder) = (programs(), TempDir::new().unwrap());
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         if rustix::process::getuid().is_root() {
@@ -93,7 +101,7 @@ impl Server {
             "host all secret 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
         fs::write(folder.path().join("data/pg_hba.conf"), rights).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Server { folder, programs, port, shell: None };
+        let mut server = Server { folder, programs, port, end, shell: None };
         server.run();
         server
     }
@@ -113,7 +121,8 @@ impl Server {
         let shell = command(Path::new("/bin/sh"))
             .args(["-c", SCRIPT, "sh"])
             .args([&self.programs, &self.folder.path().join("data")])
-            .arg(self.port.to_string())
+            .args([self.port.to_string().as_str(), self.end])
+            .arg(self.folder.path())
             .stdin(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
