@@ -29,7 +29,8 @@ pid=$!
 read -r end
 kill -QUIT "$pid" 2>/dev/null
 wait "$pid"
-if [ "$4" = remove ]; then rm -rf "$5"; fi
+# Processes of the server may end a little later.
+if [ "$4" = remove ]; then rm -rf "$5" || { sleep 1; rm -rf "$5"; }; fi
 "#;
 
 /// A running server.
