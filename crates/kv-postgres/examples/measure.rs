@@ -5,7 +5,7 @@
 //! clients. It makes the schemas `measure` and `measure_plain`.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,6 +46,12 @@ fn main() {
         println!("{name:40} {trips:6.2} {micros:9.0} {server:9.0}");
     };
     of_engine(&*engine, &measure);
+    drop(engine);
+    let options = PostgresOptions { schema: "measure".into(), ..PostgresOptions::default() };
+    let engine = PostgresEngine::open(&url, options).expect("the store opens");
+    for threads in [1, 4, 16] {
+        concurrent(&*engine, threads);
+    }
     plain(through.as_str(), &measure);
     storage(through.as_str());
 }
@@ -144,6 +150,48 @@ fn of_engine(engine: &dyn Engine, measure: &Measure<'_>) {
     };
     measure("insert of 1 with an index entry, commit", 2_000, &mut |_| inserts(1));
     measure("insert of 100 with index entries, commit", 200, &mut |_| inserts(100));
+}
+
+/// Threads that insert, and as many that read, for two seconds, without the proxy.
+fn concurrent(engine: &dyn Engine, threads: u64) {
+    let (is_over, reads, writes) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let read = |thread: u64| {
+        for n in (thread as u32..).step_by(7) {
+            if is_over.load(Ordering::SeqCst) {
+                return;
+            }
+            let txn = engine.begin(TxnOptions::READ_ONLY).expect("begin");
+            assert!(txn.get(RECORD, &key(n), &mut |_| ()).expect("get"));
+            reads.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let write = |thread: u64| {
+        for n in 0_u64.. {
+            if is_over.load(Ordering::SeqCst) {
+                return;
+            }
+            let mut txn = engine.begin(TxnOptions::default()).expect("begin");
+            let number = started() << 40 | threads << 34 | thread << 28 | n;
+            let key = [[10; 8], number.to_be_bytes()].concat();
+            let check = InsertCheck::AtCommit;
+            txn.insert(RECORD, &key, &value(1), check, &mut |_| ()).expect("insert");
+            txn.put(INDEX, &key, b"1234", Guard::Derived).expect("put");
+            txn.commit().expect("commit");
+            writes.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    thread::scope(|scope| {
+        let (read, write) = (&read, &write);
+        for n in 0..threads {
+            scope.spawn(move || read(n));
+            scope.spawn(move || write(n));
+        }
+        thread::sleep(std::time::Duration::from_secs(2));
+        is_over.store(true, Ordering::SeqCst);
+    });
+    let each = |count: &AtomicU64| count.load(Ordering::Relaxed) / 2;
+    let (reads, writes) = (each(&reads), each(&writes));
+    println!("{threads:2} readers and {threads:2} writers: {reads} reads/s, {writes} commits/s");
 }
 
 /// Differs between runs, so that keys are new.
@@ -286,6 +334,7 @@ fn count_round_trips(server: (String, u16), trips: Arc<AtomicU64>) -> u16 {
                             break;
                         }
                     }
+                    let _ = to.shutdown(Shutdown::Both);
                 });
             }
         }

@@ -18,7 +18,7 @@ use crate::cursor::{column, number, optional_column};
 use crate::failure::Failure;
 use crate::held::{HeldSessions, MAX_AGE, PostgresHeld};
 use crate::open_error::OpenError;
-use crate::opening::Openings;
+use crate::opening::{Openings, Waits};
 use crate::options::{PostgresOptions, Target};
 use crate::owner::Ownership;
 use crate::pool::{Admission, Lease, Pool};
@@ -109,11 +109,11 @@ impl PostgresEngine {
     }
 
     /// A session with an open read-only transaction, whose snapshot was taken.
-    fn begin_held(&self) -> KvResult<Lease> {
+    fn begin_now(&self, admission: Admission) -> KvResult<Lease> {
         let (store, deadline) = (&self.store, self.store.deadline());
         for tries in 1.. {
-            let lease = store.pool.lease(Admission::AtOnce, deadline)?;
-            match store.openings.begin(&lease, None).wait(deadline) {
+            let lease = store.pool.lease(admission, deadline)?;
+            match store.openings.begin(&lease, Waits::Reader, None).wait(deadline) {
                 Ok(()) => return Ok(lease),
                 Err(Failure::Lost(_)) if tries < MAX_TRIES => {
                     lease.connection().abandon();
@@ -193,10 +193,13 @@ impl Engine for PostgresEngine {
         self.store.pool.check_open()?;
         let store = self.store.clone();
         Ok(Box::new(match options.read_only {
+            true if store.openings.waits() == Waits::Reader => {
+                PostgresTxn::reader(store, self.begin_now(Admission::Queued)?, None)
+            }
             true => {
                 let lease = store.pool.lease(Admission::Queued, store.deadline())?;
-                let opening = store.openings.begin(&lease, None);
-                PostgresTxn::reader(store, lease, opening)
+                let opening = store.openings.begin(&lease, Waits::Commits, None);
+                PostgresTxn::reader(store, lease, Some(opening))
             }
             // The claims are begun before the snapshot is taken: see the conflict tracker.
             false => {
@@ -213,7 +216,7 @@ impl Engine for PostgresEngine {
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
         let store = self.store.clone();
         store.held.make_room(store.options.held_snapshots);
-        let session = store.held.add(self.begin_held()?);
+        let session = store.held.add(self.begin_now(Admission::AtOnce)?);
         Ok(Arc::new(PostgresHeld { store, session }))
     }
 

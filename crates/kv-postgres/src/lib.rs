@@ -1,10 +1,10 @@
 //! The engine over PostgreSQL: the byte-store contract across a network.
 //!
-//! Each keyspace is a table. The reads of a transaction are a transaction of PostgreSQL, whose BEGIN
-//! is sent with the first of them. Its writes are buffered; the commit sends them as another one.
-//! Conflicts are detected by the conflict tracker of `mayfly-kv`, as in the embedded
-//! engines, because one server owns a store at a time. The README of the crate explains what is
-//! sent when, and what happens when a connection is lost.
+//! Each keyspace is a table. The reads of a transaction are a transaction of PostgreSQL, whose
+//! BEGIN is sent with the first of them. Its writes are buffered; the commit sends them as another
+//! one. Conflicts are detected by the conflict tracker of `mayfly-kv`, as in the embedded engines,
+//! because one server owns a store at a time. The README of the crate explains what is sent when,
+//! and what happens when a connection is lost.
 //!
 //! * [`PostgresEngine`]: `engine`; its transactions: `txn`; scans in pages: `cursor`, `ranges`;
 //!   reads of many keys: `many`; values that are too large for a page: `large`.

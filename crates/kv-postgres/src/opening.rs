@@ -10,8 +10,10 @@
 //! writer            commit()  ...............  commit ->     <- ok
 //! ```
 //!
-//! A commit waits for half a second at most. Then the transactions that are late fail with
-//! [`KvError::TooOld`] at their first read.
+//! So a slow reader delays commits. When a commit has waited for more than a few milliseconds,
+//! because the server is overloaded, readers wait themselves for the next second: a BEGIN that was
+//! answered before the call returns concerns no commit. A commit waits for two seconds at most.
+//! Then the transactions that are late fail with [`KvError::TooOld`] at their first read.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -29,7 +31,10 @@ use crate::pool::Lease;
 use crate::wait::Abandoned;
 
 /// How long a commit waits for the server to begin earlier readers.
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// After a commit has waited for this long, readers wait themselves for a time.
+const SLOW: Duration = Duration::from_millis(3);
+const SLOW_FOR: Duration = Duration::from_secs(1);
 
 /// Begins a transaction; the select takes the snapshot.
 const BEGIN_READER: &str = "begin isolation level repeatable read read only; select 1";
@@ -38,19 +43,43 @@ const BEGIN_READER: &str = "begin isolation level repeatable read read only; sel
 #[derive(Default)]
 pub(crate) struct Openings {
     state: Mutex<OpeningState>,
-    answered: Condvar,
+    /// The oldest BEGIN was answered.
+    advanced: Condvar,
 }
 
 #[derive(Default)]
 struct OpeningState {
     next: u64,
-    pending: BTreeMap<u64, Arc<Mutex<Progress>>>,
+    pending: BTreeMap<u64, Arc<Reply>>,
     /// The number of commits that have begun.
     commits: u64,
+    /// The number of commits that wait.
+    waiting: usize,
+    /// Until then readers wait themselves.
+    slow_until: Option<Instant>,
+}
+
+/// Which thread waits for the reply to a BEGIN.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The reader, before its call returns.
+    Reader,
+    /// Commits, until the reader has begun.
+    Commits,
+}
+
+/// The reply to one BEGIN.
+#[derive(Default)]
+struct Reply {
+    progress: Mutex<Progress>,
+    /// Its reader waits for it. No other thread is woken: with many readers that would be costly.
+    arrived: Condvar,
 }
 
 /// The progress of one BEGIN.
+#[derive(Default)]
 enum Progress {
+    #[default]
     Sent,
     Begun,
     Failed(Failure),
@@ -62,7 +91,7 @@ enum Progress {
 #[derive(Clone)]
 pub(crate) struct Opening {
     openings: Arc<Openings>,
-    progress: Arc<Mutex<Progress>>,
+    reply: Arc<Reply>,
     commits: u64,
     is_repeated: bool,
 }
@@ -70,19 +99,26 @@ pub(crate) struct Opening {
 impl Openings {
     /// Sends BEGIN for a read-only transaction. One that begins again must see no commit that has
     /// begun since the first time: it passes the number of commits of then.
-    pub(crate) fn begin(self: &Arc<Openings>, lease: &Lease, of_first: Option<u64>) -> Opening {
+    pub(crate) fn begin(
+        self: &Arc<Openings>,
+        lease: &Lease,
+        waits: Waits,
+        of_first: Option<u64>,
+    ) -> Opening {
         lease.begin_transaction();
         let connection = lease.connection();
-        let progress = Arc::new(Mutex::new(Progress::Sent));
+        let reply = Arc::<Reply>::default();
         let (number, commits) = {
             let mut state = self.state.lock();
             let number = state.next;
             state.next += 1;
-            state.pending.insert(number, progress.clone());
+            if waits == Waits::Commits {
+                state.pending.insert(number, reply.clone());
+            }
             (number, of_first.unwrap_or(state.commits))
         };
         let is_repeated = of_first.is_some();
-        let opening = Opening { openings: self.clone(), progress, commits, is_repeated };
+        let opening = Opening { openings: self.clone(), reply, commits, is_repeated };
         // Sending is the first poll; it does not wait.
         let sending = pin!(connection.client().simple_query_raw(BEGIN_READER));
         let replies = match sending.poll(&mut Context::from_waker(Waker::noop())) {
@@ -111,6 +147,14 @@ impl Openings {
         opening
     }
 
+    /// Which thread shall wait for the reply to the next BEGIN.
+    pub(crate) fn waits(&self) -> Waits {
+        match self.state.lock().slow_until {
+            Some(until) if Instant::now() < until => Waits::Reader,
+            _ => Waits::Commits,
+        }
+    }
+
     /// Counts a commit, and waits until earlier readers have begun.
     pub(crate) fn wait_before_commit(&self) {
         let mut state = self.state.lock();
@@ -121,39 +165,50 @@ impl Openings {
         if is_clear(&state) {
             return;
         }
-        let give_up = Instant::now() + LONGEST_WAIT;
+        let (begun, give_up) = (Instant::now(), Instant::now() + LONGEST_WAIT);
+        state.waiting += 1;
         current::wait(|| {
             while !is_clear(&state) {
-                if self.answered.wait_until(&mut state, give_up).timed_out() {
+                let is_slow = begun.elapsed() >= SLOW;
+                let until = if is_slow { give_up } else { begun + SLOW };
+                let timed_out = self.advanced.wait_until(&mut state, until).timed_out();
+                if is_slow {
+                    state.slow_until = Some(Instant::now() + SLOW_FOR);
+                }
+                if timed_out && is_slow {
                     break;
                 }
             }
         });
-        // The others stay pending for later commits, which find them answered or late as well.
+        state.waiting -= 1;
+        // The others stay pending for later commits.
         let after = state.pending.split_off(&upto);
         let late = std::mem::replace(&mut state.pending, after);
-        for progress in late.into_values() {
-            // Its reader looks at it again when it is woken.
-            let mut progress = progress.lock();
-            if matches!(*progress, Progress::Sent) {
-                *progress = Progress::Late;
-            }
-        }
         drop(state);
-        self.answered.notify_all();
+        late.into_values().for_each(|reply| reply.set(Progress::Late));
+    }
+}
+
+impl Reply {
+    /// The first call counts.
+    fn set(&self, ended: Progress) {
+        let mut progress = self.progress.lock();
+        if matches!(*progress, Progress::Sent) {
+            *progress = ended;
+            self.arrived.notify_all();
+        }
     }
 }
 
 impl Opening {
     fn end(&self, number: u64, ended: Progress) {
-        {
-            let mut progress = self.progress.lock();
-            if matches!(*progress, Progress::Sent) {
-                *progress = ended;
-            }
+        self.reply.set(ended);
+        let mut state = self.openings.state.lock();
+        let was_oldest = state.pending.first_key_value().is_some_and(|(first, _)| *first == number);
+        state.pending.remove(&number);
+        if was_oldest && state.waiting > 0 {
+            self.openings.advanced.notify_all();
         }
-        self.openings.state.lock().pending.remove(&number);
-        self.openings.answered.notify_all();
     }
 
     /// Whether no commit has begun since it was sent: then a later snapshot shows the same.
@@ -168,29 +223,29 @@ impl Opening {
 
     /// Waits until the transaction has begun.
     pub(crate) fn wait(&self, deadline: Instant) -> Result<(), Failure> {
-        let look = || match &*self.progress.lock() {
-            Progress::Sent => None,
-            // Of one that was sent again, commits between the first time and now may be visible.
-            Progress::Begun if self.is_repeated && !self.may_repeat() => {
-                Some(Err(Failure::Refused(KvError::TooOld)))
-            }
-            Progress::Begun => Some(Ok(())),
-            Progress::Failed(failure) => Some(Err(failure.clone())),
-            Progress::Late => Some(Err(Failure::Refused(KvError::TooOld))),
-        };
-        if let Some(result) = look() {
-            return result;
+        let mut progress = self.reply.progress.lock();
+        if matches!(*progress, Progress::Sent) {
+            current::wait(|| {
+                while matches!(*progress, Progress::Sent) {
+                    if self.reply.arrived.wait_until(&mut progress, deadline).timed_out() {
+                        break;
+                    }
+                }
+            });
         }
-        current::wait(|| {
-            let mut state = self.openings.state.lock();
-            loop {
-                if let Some(result) = look() {
-                    return result;
-                }
-                if self.openings.answered.wait_until(&mut state, deadline).timed_out() {
-                    return look().unwrap_or(Err(Abandoned::Deadline.into()));
-                }
+        let result = match &*progress {
+            Progress::Sent => Err(Abandoned::Deadline.into()),
+            Progress::Begun => Ok(()),
+            Progress::Failed(failure) => Err(failure.clone()),
+            Progress::Late => Err(Failure::Refused(KvError::TooOld)),
+        };
+        drop(progress);
+        // Of one that was sent again, commits between the first time and now may be visible.
+        match result {
+            Ok(()) if self.is_repeated && !self.may_repeat() => {
+                Err(Failure::Refused(KvError::TooOld))
             }
-        })
+            result => result,
+        }
     }
 }

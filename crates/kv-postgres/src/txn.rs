@@ -21,7 +21,7 @@ use crate::engine::Store;
 use crate::failure::Failure;
 use crate::held::{HeldSession, MAX_AGE};
 use crate::many::{MANY_KEYS, StoredMany};
-use crate::opening::Opening;
+use crate::opening::{Opening, Waits};
 use crate::pool::{Admission, Lease};
 use crate::ranges;
 use crate::sql::Sql;
@@ -83,9 +83,10 @@ impl PostgresTxn {
         PostgresTxn { store, session, buffer, claims, prepared, late, begun }
     }
 
-    /// A read-only transaction, whose BEGIN was sent on this session.
-    pub(crate) fn reader(store: Arc<Store>, lease: Lease, opening: Opening) -> PostgresTxn {
-        let session = ReaderSession { lease, opening: Some(opening) };
+    /// A read-only transaction, whose BEGIN was sent on this session; it was also answered, if
+    /// there is no `opening`.
+    pub(crate) fn reader(store: Arc<Store>, lease: Lease, opening: Option<Opening>) -> PostgresTxn {
+        let session = ReaderSession { lease, opening };
         PostgresTxn::new(store, TxnSession::Reader(RefCell::new(session)), None)
     }
 
@@ -172,7 +173,8 @@ impl PostgresTxn {
                     session.lease.connection().abandon();
                     store.pool.drop_idle();
                     session.lease = store.pool.lease(Admission::Queued, deadline)?;
-                    session.opening = Some(store.openings.begin(&session.lease, Some(commits)));
+                    session.opening =
+                        Some(store.openings.begin(&session.lease, Waits::Commits, Some(commits)));
                 }
                 Err(failure) => return Err(failure.into_kv()),
             }

@@ -27,6 +27,8 @@ pid=$!
 read -r end
 kill -QUIT "$pid" 2>/dev/null
 wait "$pid"
+# Processes of the server may end a little later.
+if [ "$4" = remove ]; then rm -rf "$5" || { sleep 1; rm -rf "$5"; }; fi
 "#;
 
 /// A running server.
@@ -35,13 +37,17 @@ pub struct PostgresServer {
     programs: PathBuf,
     /// The port on which it listens.
     pub port: u16,
+    /// Whether the shell removes the folder in the end.
+    end: &'static str,
     /// The shell; `None` only while it is dropped.
     shell: Option<Child>,
 }
 
 /// The server that most tests share.
 pub fn shared_postgres() -> &'static PostgresServer {
-    static SHARED: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
+    // It is never dropped, so the shell removes its folder.
+    static SHARED: LazyLock<PostgresServer> =
+        LazyLock::new(|| PostgresServer::start_with("remove"));
     &SHARED
 }
 
@@ -77,6 +83,10 @@ fn command(program: &Path) -> Command {
 impl PostgresServer {
     /// Makes a new cluster, and starts it.
     pub fn start() -> PostgresServer {
+        PostgresServer::start_with("keep")
+    }
+
+    fn start_with(end: &'static str) -> PostgresServer {
         let (programs, folder) = (programs(), TempDir::new().unwrap());
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         if rustix::process::getuid().is_root() {
@@ -92,7 +102,7 @@ impl PostgresServer {
             "host all secret 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
         fs::write(folder.path().join("data/pg_hba.conf"), rights).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = PostgresServer { folder, programs, port, shell: None };
+        let mut server = PostgresServer { folder, programs, port, end, shell: None };
         server.run();
         server
     }
@@ -112,7 +122,8 @@ impl PostgresServer {
         let shell = command(Path::new("/bin/sh"))
             .args(["-c", SCRIPT, "sh"])
             .args([&self.programs, &self.folder.path().join("data")])
-            .arg(self.port.to_string())
+            .args([self.port.to_string().as_str(), self.end])
+            .arg(self.folder.path())
             .stdin(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -5,11 +5,12 @@ use mayfly_kv::KvError;
 use mayfly_work::current;
 
 /// Converts with the reference's codes. Conflicts become 112 WriteConflict, upon which
-/// [`crate::Writer::write`] retries.
+/// [`crate::Writer::write`] retries. A call that an engine gave up because the operation of the
+/// thread has ended fails as the operation does.
 pub(crate) fn from_kv(error: KvError) -> Error {
-    // An engine that waits gives up when the operation has ended.
     if error == KvError::Timeout
-        && let Some(Err(ended)) = current::current().op.map(|op| op.check())
+        && let Some(op) = current::current().op
+        && let Err(ended) = op.check()
     {
         return ended;
     }
@@ -29,7 +30,24 @@ pub(crate) fn from_kv(error: KvError) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use mayfly_base::SystemClock;
+    use mayfly_work::OpCtx;
+    use mayfly_work::current::Current;
+
     use super::*;
+
+    #[test]
+    fn a_read_of_a_killed_operation_fails_as_the_operation() {
+        assert_eq!(from_kv(KvError::Timeout).code(), ErrorCode::ExceededTimeLimit);
+        let op = OpCtx::detached(Arc::new(SystemClock::new()));
+        let _entered = current::enter(Current { op: Some(op.clone()) });
+        assert_eq!(from_kv(KvError::Timeout).code(), ErrorCode::ExceededTimeLimit);
+        op.kill(ErrorCode::Interrupted);
+        assert_eq!(from_kv(KvError::Timeout).code(), ErrorCode::Interrupted);
+        assert_eq!(from_kv(KvError::Conflict).code(), ErrorCode::WriteConflict);
+    }
 
     #[test]
     fn a_full_disk_has_a_code_of_its_own() {
