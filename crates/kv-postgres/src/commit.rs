@@ -73,8 +73,9 @@ pub(crate) enum CommitLease {
     None,
 }
 
-/// Commits a transaction that has written. If the connection is lost and the commit was not applied, it is sent again on another one: the claims
-/// of the transaction have kept others from writing its keys.
+/// Commits a transaction that has written. If the connection is lost and the commit was not
+/// applied, it is sent again on another one: the claims of the transaction have kept others from
+/// writing its keys.
 pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
     let (store, deadline) = (&txn.store, txn.store.deadline());
     settle::settle_earlier(store, deadline)?;
@@ -86,7 +87,11 @@ pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
         let (lease, begin) = match std::mem::replace(&mut lease, CommitLease::None) {
             CommitLease::HasRead(lease) => (lease, BEGIN_AFTER_READS),
             CommitLease::Fresh(lease) => (lease, BEGIN),
-            CommitLease::None => (store.pool.lease(Admission::AtOnce, deadline)?, BEGIN),
+            CommitLease::None => {
+                // The second try has waited already, and may hold up the log.
+                let admission = if tries == 1 { Admission::Queued } else { Admission::AtOnce };
+                (store.pool.lease(admission, deadline)?, BEGIN)
+            }
         };
         let token = store.tokens.begin(store.pool.owner_number());
         let failure = match send(&lease, &batches, begin, token.number(), deadline) {

@@ -5,8 +5,9 @@
 //! next operation waits until one is free, or fails with [`KvError::Unavailable`] at its deadline.
 //! An operation that holds one does not wait for another, nor does a transaction that stays open
 //! between operations: those in the queue may wait for what they hold. The pool then grows beyond
-//! its size, and shrinks again when they are returned. Single reads use connections of their own, because a thread may read a key while it
-//! has a transaction: if both came from the pool, threads could wait for each other.
+//! its size, and shrinks again when they are returned. Single reads use connections of their own,
+//! because a thread may read a key while it has a transaction: if both came from the pool, threads
+//! could wait for each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

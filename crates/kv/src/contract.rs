@@ -27,6 +27,7 @@ pub use crate::named_key::{NamedKey, ShortBytes};
 use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
 pub use crate::several::scan_each;
+pub use crate::txn_options::TxnOptions;
 use crate::{EngineStats, Keyspace, KvResult};
 
 /// The limits and properties of an engine.
@@ -55,23 +56,6 @@ pub struct Caps {
     /// Whether an insert of a present key may be refused only by the commit
     /// ([`InsertCheck::AtCommit`]): true where looking the key up is a network round trip.
     pub late_inserts: bool,
-}
-
-/// Options of a new transaction.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TxnOptions {
-    /// Only reads; the engine may skip the preparation for writes.
-    pub read_only: bool,
-    /// It stays open between operations, as a client's transaction of several statements does. The
-    /// caller keeps the number of these within [`Caps::max_open_txns`].
-    pub stays_open: bool,
-}
-
-impl TxnOptions {
-    /// A transaction that only reads.
-    pub const READ_ONLY: TxnOptions = TxnOptions { read_only: true, stays_open: false };
-    /// A transaction that stays open between operations.
-    pub const STAYS_OPEN: TxnOptions = TxnOptions { read_only: false, stays_open: true };
 }
 
 /// Whether the engine checks a written key for conflicts.
@@ -340,8 +324,8 @@ pub trait Txn: Send {
     /// The keys of a range that this transaction has put or deleted so far, each once and in order.
     fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>>;
 
-    /// Takes what the commit needs and may have to wait for, such as a connection: the commit itself
-    /// then holds up the log, and must not wait for other transactions. Nothing is read after it.
+    /// Takes what the commit needs and may have to wait for, such as a connection: the commit
+    /// itself holds up the log, and must not wait for other transactions. Nothing is read after it.
     fn prepare(&mut self) -> KvResult<()> {
         Ok(())
     }

@@ -20,6 +20,7 @@ pub mod round_trips;
 pub mod scan;
 mod several;
 mod stats;
+mod txn_options;
 pub mod wrapper;
 pub mod write_buffer;
 

@@ -248,16 +248,31 @@ fn a_crash_of_the_server_loses_no_acknowledged_commit() {
     assert!(applied > 100);
 }
 
+/// Runs it as an operation of a client.
+fn in_operation<T>(run: impl FnOnce() -> T) -> T {
+    let op = OpCtx::detached(Arc::new(SystemClock::new()));
+    let _entered = current::enter(Current { op: Some(op) });
+    run()
+}
+
 #[test]
 fn when_all_connections_are_in_use_a_call_fails_at_its_deadline() {
     let deadline = Duration::from_millis(300);
     let options = PostgresOptions { connections: 2, held_snapshots: 1, deadline, ..store::fresh() };
     let engine = PostgresEngine::open(&store::shared().url(), options).unwrap();
     put(&*engine, b"k", b"1").unwrap();
-    let readers: Vec<_> = (0..2).map(|_| engine.begin(TxnOptions::READ_ONLY).unwrap()).collect();
-    let refused = engine.begin(TxnOptions::READ_ONLY).err();
+    let reader = || engine.begin(TxnOptions::READ_ONLY);
+    let first = in_operation(|| {
+        let first = reader().unwrap();
+        // An operation that holds a connection does not wait for others.
+        (0..3).for_each(|_| drop(reader().unwrap()));
+        first
+    });
+    let readers = [first, in_operation(|| reader().unwrap())];
+    let refused = in_operation(|| reader().err());
     assert!(matches!(&refused, Some(KvError::Unavailable(text)) if text.contains("in use")));
-    assert!(matches!(put(&*engine, b"k", b"2"), Err(KvError::Unavailable(_))));
+    let refused = in_operation(|| put(&*engine, b"k", b"2"));
+    assert!(matches!(refused, Err(KvError::Unavailable(_))));
     assert_eq!(get(&*engine, b"k"), Ok(Some(b"1".to_vec())), "single reads have their own");
     drop(readers);
     put(&*engine, b"k", b"3").unwrap();
