@@ -209,8 +209,11 @@ fn launch(
             command.env_remove(name);
         }
     }
+    let names_engine = arguments.iter().any(|argument| argument == "--storageEngine");
+    let engine: &[&str] = if names_engine { &[] } else { &["--storageEngine", "rocksdb"] };
     command
-        .args(["--port", "0", "--storageEngine", "rocksdb", "--dbpath"])
+        .args(engine)
+        .args(["--port", "0", "--dbpath"])
         .arg(folder.join("data"))
         .args(["--setParameter", "transactionLifetimeLimitSeconds=1"])
         .args(arguments)

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use mayfly_testkit::PostgresServer;
 use mayfly_testkit::dialect::{self, Env};
 use mayfly_testkit::history::client::{Client, Line, Run};
 use mayfly_testkit::history::disturb::{IndexChanges, disturb, upheave};
@@ -48,6 +49,9 @@ struct Arguments {
     /// Seed of the random numbers.
     #[arg(long)]
     seed: Option<u64>,
+    /// Store in PostgreSQL, on a server of its own.
+    #[arg(long)]
+    postgres: bool,
     /// File for the history; without it the history is kept only after a failure.
     #[arg(long)]
     history: Option<PathBuf>,
@@ -68,7 +72,12 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let folder = tempfile::Builder::new().prefix("mayfly-wire-history-").tempdir();
     let folder = folder.map_err(|error| error.to_string())?;
     let expiry = ["--setParameter", "ttlMonitorSleepSecs=1"].map(str::to_owned);
-    let server_arguments = [&expiry, arguments.server_arguments.as_slice()].concat();
+    let mut server_arguments = [&expiry, arguments.server_arguments.as_slice()].concat();
+    let postgres = arguments.postgres.then(PostgresServer::start);
+    if let Some(postgres) = &postgres {
+        let engine = ["--storageEngine", "postgres", "--storageUrl", &postgres.url()];
+        server_arguments.extend(engine.map(str::to_owned));
+    }
     let mut server = Server::start(&arguments.server, &server_arguments, folder.path())?;
     let (run, network) = (Run::with_slow_clients(), Network::default());
     network.port.store(server.port, Ordering::Release);
