@@ -22,6 +22,7 @@ mod cursor;
 mod engine;
 mod failure;
 mod held;
+mod inspect;
 mod large;
 mod many;
 mod open_error;
@@ -39,6 +40,7 @@ mod txn;
 mod wait;
 
 pub use engine::PostgresEngine;
+pub use inspect::{StoreFacts, TableFacts};
 pub use open_error::OpenError;
 pub use options::PostgresOptions;
 pub use schema::FORMAT;

@@ -86,13 +86,31 @@ pub(crate) fn prepare(
             let text = creation(schema, schemas == Some(0), lz4(connection, deadline)?);
             connection.open_with(&text, deadline).map(|_| ())
         }
-        (false, _) => Err(OpenError::Foreign(format!(
-            "the schema '{schema}' has tables of another program; choose another schema"
-        ))),
+        (false, _) => Err(foreign(schema)),
     };
     let end = if prepared.is_ok() { "commit" } else { "rollback" };
     let ended = connection.open_with(end, deadline);
     prepared.and(ended.map(|_| ()))
+}
+
+/// Checks that the tables of a schema are those of a store in this format.
+pub(crate) fn check_present(
+    connection: &Connection,
+    schema: &str,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    let select = format!("select to_regclass('\"{schema}\".format')");
+    let row = connection.open_with(&select, deadline)?;
+    match row.first().is_some_and(Option::is_some) {
+        true => check_format(connection, schema, deadline),
+        false => Err(foreign(schema)),
+    }
+}
+
+fn foreign(schema: &str) -> OpenError {
+    OpenError::Foreign(format!(
+        "the schema '{schema}' has tables of another program; choose another schema"
+    ))
 }
 
 fn check_format(connection: &Connection, schema: &str, deadline: Instant) -> Result<(), OpenError> {

@@ -12,7 +12,7 @@ mod layers;
 mod logging;
 mod profiling;
 
-pub use flags::Flags;
+pub use flags::{Flags, StorageAction, Task};
 pub use layers::{Layers, Origin, shown_words};
 pub use logging::{LogDestination, LogSettings};
 pub use profiling::Profiling;

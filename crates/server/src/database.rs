@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use mayfly_base::ErrorCode;
 use mayfly_kv::Engine;
-use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions};
+use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions, StoreFacts};
 use secrecy::ExposeSecret;
 
 use crate::Config;
@@ -23,23 +23,37 @@ const UPGRADE: &str = "name another database with --storageUrl, or start the oth
 /// # Errors
 /// A [`Failure`] with advice for each reason.
 pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
-    let Some(url) = &config.storage_url else {
-        let advice = "name the database with --storageUrl postgresql://user@host:5432/database";
-        let failure = Failure::new(FailureKind::Options, TRIED, advice);
-        return Err(anyhow!("the engine postgres needs a URL").context(failure));
-    };
+    let (url, options) = location(config)?;
     if config.repl_set.is_some() {
         let advice = "leave --replSet out: PostgreSQL replicates the data";
         let failure = Failure::new(FailureKind::Options, TRIED, advice);
         return Err(anyhow!("a replica set needs the embedded engine").context(failure));
     }
-    let connections = config.storage_connections;
-    let options =
-        PostgresOptions { connections, held_snapshots: HELD, ..PostgresOptions::default() };
-    match PostgresEngine::open(url.expose_secret(), options) {
+    match PostgresEngine::open(url, options) {
         Ok(engine) => Ok(engine),
         Err(error) => Err(failed(error)),
     }
+}
+
+/// The state of the store, without opening it.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn inspect(config: &Config) -> anyhow::Result<StoreFacts> {
+    let (url, options) = location(config)?;
+    PostgresEngine::inspect(url, &options).map_err(failed)
+}
+
+fn location(config: &Config) -> anyhow::Result<(&str, PostgresOptions)> {
+    let Some(url) = &config.storage_url else {
+        let advice = "name the database with --storageUrl postgresql://user@host:5432/database";
+        let failure = Failure::new(FailureKind::Options, TRIED, advice);
+        return Err(anyhow!("the engine postgres needs a URL").context(failure));
+    };
+    let connections = config.storage_connections;
+    let options =
+        PostgresOptions { connections, held_snapshots: HELD, ..PostgresOptions::default() };
+    Ok((url.expose_secret(), options))
 }
 
 fn failed(error: OpenError) -> anyhow::Error {

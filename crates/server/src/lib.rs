@@ -26,6 +26,7 @@ pub mod permissions;
 mod processes;
 pub mod processor;
 mod start;
+pub mod storage_task;
 mod tls;
 
 pub use config::Config;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mayfly_base::{Clock, SystemClock};
-use mayfly_server::config::{EngineChoice, Flags, Layers, LogDestination, shown_words};
+use mayfly_server::config::{EngineChoice, Flags, Layers, LogDestination, Task, shown_words};
 use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
 use mayfly_server::{
-    Config, DRAIN, Running, StartOptions, healthcheck, permissions, processor, start,
+    Config, DRAIN, Running, StartOptions, healthcheck, permissions, processor, start, storage_task,
 };
 use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
@@ -59,6 +59,10 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         healthcheck::check(&config)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(Task::Storage { action }) = flags.task {
+        storage_task::run(&config, action, &mut std::io::stdout())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let background = match (config.fork, daemon::is_background()) {
         (true, false) => return daemon::start(),
         (true, true) => Some(Background::enter()?),
@@ -88,19 +92,7 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         .on_thread_stop(mayfly_work::memory::report)
         .build()
         .context("cannot start the runtime")?;
-    let ended = runtime.block_on(async {
-        let running = start(options).await?;
-        running.service.settings.on_log_level(set_level);
-        log_ready(&running, &config, began);
-        if let Some(background) = background {
-            background.ready()?;
-        }
-        let grace = wait_for_end(&running).await?;
-        tracing::info!("stopping: new connections are refused, running commands may finish");
-        running.stop_within(grace).await?;
-        tracing::info!("stopped");
-        Ok(ExitCode::SUCCESS)
-    });
+    let ended = runtime.block_on(serve((options, &config), set_level, background, began));
     // A command that did not end in time must not keep the process alive.
     runtime.shutdown_background();
     // The reason is also logged, unless the log is on the same terminal.
@@ -108,6 +100,26 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         tracing::error!("{}", failure::sentence(error));
     }
     ended
+}
+
+/// Starts a server, and waits until it has ended.
+async fn serve(
+    (options, config): (StartOptions, &Config),
+    set_level: impl Fn(&LogVerbosity) + Send + Sync + 'static,
+    background: Option<Background>,
+    began: Instant,
+) -> anyhow::Result<ExitCode> {
+    let running = start(options).await?;
+    running.service.settings.on_log_level(set_level);
+    log_ready(&running, config, began);
+    if let Some(background) = background {
+        background.ready()?;
+    }
+    let grace = wait_for_end(&running).await?;
+    tracing::info!("stopping: new connections are refused, running commands may finish");
+    running.stop_within(grace).await?;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Installs the log; returns the function that changes its verbosity.

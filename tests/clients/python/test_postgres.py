@@ -21,6 +21,11 @@ def postgres(tmp_path_factory):
         yield server
 
 
+def environment():
+    """Without the variables that are meant for another server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MAYFLYDB_")}
+
+
 class Node:
     """A server that stores in a database."""
 
@@ -28,11 +33,10 @@ class Node:
         folder.mkdir(exist_ok=True)
         self.log = folder / "log"
         flags = ["--port", "0", "--dbpath", folder / "data", "--storageEngine", "postgres", "--storageUrl", url]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("MAYFLYDB_")}
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
                 [os.environ["MAYFLYDB_BIN"], *flags, *arguments],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment(),
             )
 
     def client(self):
@@ -72,6 +76,30 @@ def test_starts_that_are_refused(postgres, tmp_path):
     node = Node(tmp_path / "first", url)
     assert node.client().shop.carts.count_documents({}) == 1
     assert node.end() == 0
+
+
+def storage(action, url):
+    """Runs `mayflydb storage`; gives its exit code, and what it said."""
+    command = [os.environ["MAYFLYDB_BIN"], "storage", action, "--storageUrl", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment(), check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_store_is_checked_without_a_server(postgres, tmp_path):
+    url = postgres.database()
+    code, said = storage("check", url)
+    assert code == 0 and "there is no store yet" in said
+    assert storage("init", url) == (0, "The store is ready.\n")
+    node = Node(tmp_path / "node", url)
+    node.client().shop.carts.insert_one({"_id": 1})
+    code, said = storage("check", url)
+    assert code == 0 and "the format of this version" in said
+    code, said = storage("stats", url)
+    assert code == 0 and re.search(r"^record +\S+ +\d+ +\d+$", said, re.MULTILINE)
+    code, said = storage("init", url)
+    assert code == 100 and "another server has the store open" in said
+    assert node.end() == 0
+    assert storage("check", postgres.url("missing"))[0] == 1
 
 
 def test_a_crash_loses_no_acknowledged_write(postgres, tmp_path):

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, Subcommand};
 
 use crate::failure::{Failure, FailureKind};
 
@@ -55,7 +55,7 @@ pub struct Flags {
     #[arg(long = "storageEngine", value_name = "ENGINE")]
     pub(super) storage_engine: Option<String>,
     /// URL of the PostgreSQL database, for the engine postgres
-    #[arg(long = "storageUrl", value_name = "URL")]
+    #[arg(long = "storageUrl", value_name = "URL", global = true)]
     pub(super) storage_url: Option<String>,
     /// Most connections to that database for transactions and snapshots [default: 32]
     #[arg(long = "storageConnections", value_name = "NUMBER")]
@@ -160,7 +160,7 @@ pub struct Flags {
     #[arg(long = "setParameter", value_name = "NAME=VALUE")]
     pub(super) set_parameter: Vec<String>,
     /// Configuration file (YAML, the key names of mongod.conf)
-    #[arg(short = 'f', long, value_name = "FILE")]
+    #[arg(short = 'f', long, value_name = "FILE", global = true)]
     pub(super) config: Option<PathBuf>,
     /// Print every configuration value with its origin, and exit
     #[arg(long = "print-config")]
@@ -168,6 +168,31 @@ pub struct Flags {
     /// Check that the server on the configured port answers, and exit
     #[arg(long)]
     pub healthcheck: bool,
+    /// What to do instead of starting a server
+    #[command(subcommand)]
+    pub task: Option<Task>,
+}
+
+/// A task of the program other than to serve clients.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum Task {
+    /// Make or look at a store in PostgreSQL
+    Storage {
+        /// What to do with it
+        #[command(subcommand)]
+        action: StorageAction,
+    },
+}
+
+/// A task with a store in PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum StorageAction {
+    /// Make the schema and its tables, as the first start would
+    Init,
+    /// Check the connection, the server, the rights and the format; changes nothing
+    Check,
+    /// Print the size of each table
+    Stats,
 }
 
 impl Flags {
@@ -178,7 +203,7 @@ impl Flags {
     pub fn read() -> anyhow::Result<Flags> {
         match Flags::try_parse() {
             Ok(flags) => Ok(flags),
-            Err(error) if !error.use_stderr() => error.exit(),
+            Err(error) if !error.use_stderr() || lacks_action(&error) => error.exit(),
             Err(error) => Err(anyhow!(mistake(&error)).context(Failure::new(
                 FailureKind::Options,
                 "cannot read the command line",
@@ -260,6 +285,11 @@ impl Flags {
     }
 }
 
+/// Whether a task has no action; the error then is the help of the task.
+fn lacks_action(error: &clap::Error) -> bool {
+    error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
 /// The error of the command line as a message in the style of the others.
 fn mistake(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
@@ -282,6 +312,9 @@ fn mistake(error: &clap::Error) -> String {
         }
         ErrorKind::TooManyValues => format!("flag '{given}' takes no value"),
         ErrorKind::ArgumentConflict => format!("flag '{given}' is given twice"),
+        ErrorKind::InvalidSubcommand => {
+            format!("unexpected word '{}'", text(ContextKind::InvalidSubcommand))
+        }
         _ => {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
