@@ -52,5 +52,8 @@ pub use stage::{
     Description, Host, KnownDescription, Needs as StageNeeds, PipelineContext, PipelineOwner,
     Rights, RunSettings, WantedDescription,
 };
-pub use timeseries::{delete_measurements, find_and_remove_measurement, update_buckets};
+pub use timeseries::{
+    delete_measurements, delete_raw_buckets, find_and_modify_raw_bucket,
+    find_and_remove_measurement, update_buckets, update_raw_buckets,
+};
 pub use view_reads::view_reads;

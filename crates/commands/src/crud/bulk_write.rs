@@ -8,15 +8,16 @@ mod results;
 
 use crate::request::arguments::CURSOR;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_buckets::TimeSeries;
 use mayfly_query::{Cursor, CursorSource, ModifyOutcome};
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
-use super::measurements::check_insertable;
+use super::measurements::{check_changeable, series_named};
 use super::read::{FirstBatch, first_batch, refuse};
 use super::together::{Proceed, run_all};
-use super::write::{WriteOptions, check_count, check_writable};
+use super::write::{WriteOptions, check_count};
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Audited, Expected, Hides, InTransaction, Names, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
@@ -61,7 +62,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let Some(ops) = request.documents("ops")? else { return Err(fields.missing("ops")) };
     let Some(infos) = request.documents("nsInfo")? else { return Err(fields.missing("nsInfo")) };
     check_count(ops.len())?;
-    let named = |info| namespace(ctx, info);
+    let named = |info| {
+        let ns = namespace(ctx, info)?;
+        // With `rawData` the name of a time series stands for its buckets.
+        let raw = request.generic.raw_data && series_named(ctx, &ns).is_some();
+        Ok(raw.then(|| TimeSeries::buckets_of(&ns)).flatten().unwrap_or(ns))
+    };
     let namespaces = infos.map(named).collect::<Result<Vec<_>>>()?;
     // An invalid operation fails the whole command before anything is written.
     let parse = |op| Operation::parse(op, namespaces.len(), variables, options.rules);
@@ -173,7 +179,7 @@ fn change_all(
             false => Proceed::Continue,
         })
     };
-    match check_writable(ns) {
+    match check_changeable(ctx, ns) {
         Ok(()) => {
             run_all(ctx, ns, first, changes, &mut note)?;
         }
@@ -197,7 +203,7 @@ fn insert(
     options: WriteOptions,
     results: &mut Results,
 ) -> Result<bool> {
-    if let Err(error) = check_insertable(ctx, ns) {
+    if let Err(error) = check_changeable(ctx, ns) {
         let refused =
             if options.ordered || ctx.store.in_transaction() { 1 } else { documents.len() };
         for index in first..first + refused {

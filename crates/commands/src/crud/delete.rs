@@ -14,9 +14,7 @@ use super::measurements;
 use super::read::{Collating, hint};
 use super::together::{PreparedWrite, Proceed, WriteStatement, repeatable, run_all};
 use super::view::write_budget;
-use super::write::{
-    WriteOptions, WriteResults, check_count, check_writable, ends_command, was_dropped,
-};
+use super::write::{WriteOptions, WriteResults, check_count, ends_command, was_dropped};
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext, DocumentChanges};
 use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
@@ -46,7 +44,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
-    check_writable(&ns)?;
+    measurements::check_changeable(ctx, &ns)?;
     // A delete writes no documents; arguments for written documents are still checked.
     let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
@@ -173,6 +171,11 @@ impl WriteStatement for DeleteStatement<'_> {
                 check_absent(&spec.query, ns)?;
                 ctx.service.store.check_no_view(ctx.store.view, ns)?;
                 0
+            }
+            (None, Some(buckets)) if buckets.time_series().is_some() => {
+                measurements::on_raw_buckets(ctx, buckets, || {
+                    mayfly_query::delete_raw_buckets(ctx.store, buckets, &spec)
+                })?
             }
             (None, Some(collection)) => match mayfly_query::delete(ctx.store, collection, &spec) {
                 // The collection was dropped concurrently: nothing is left to delete.

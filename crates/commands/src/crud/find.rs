@@ -121,7 +121,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         tailing.check_order(&fields)?;
         executor.make_tailable()?;
     }
-    executor.set_shape(shape)?;
+    executor.set_shape(shape);
     prepare(ctx, (request, &fields), &mut executor, batch)?;
     let length = Work::Plan(&executor).length();
     let mut cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));

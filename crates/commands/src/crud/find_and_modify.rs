@@ -16,9 +16,7 @@ use super::explain;
 use super::measurements;
 use super::read::{Collating, hint};
 use super::update::{UpdateStatement, update_value};
-use super::write::{
-    DocumentRules, array_filters, check_writable, ends_command, on_collection, was_dropped,
-};
+use super::write::{DocumentRules, array_filters, ends_command, on_collection, was_dropped};
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext, DocumentChanges};
 use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
@@ -58,7 +56,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
-    check_writable(&ns)?;
+    measurements::check_changeable(ctx, &ns)?;
     let arguments = Arguments::parse(&fields)?;
     let attempt = ctx.attempt(0)?;
     let statement = match &attempt {
@@ -99,9 +97,10 @@ fn first_attempt(
     spec: &FindAndModifySpec,
     image: Image,
 ) -> Result<(ModifyOutcome, Option<DocBuf>)> {
-    let found = match measurements::series_named(ctx, ns) {
-        Some(series) => measurements::find_and_modify(ctx, &series, spec)?,
-        None => execute(ctx, ns, spec, image)?,
+    let found = match (measurements::series_named(ctx, ns), measurements::buckets_named(ctx, ns)) {
+        (Some(series), _) => measurements::find_and_modify(ctx, &series, spec)?,
+        (None, Some(buckets)) => measurements::find_and_modify_bucket(ctx, &buckets, spec, image)?,
+        (None, None) => execute(ctx, ns, spec, image)?,
     };
     let FoundAndModified { before, after, upserted } = found;
     let existed = before.is_some();

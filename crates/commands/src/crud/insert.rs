@@ -41,7 +41,7 @@ const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
-    measurements::check_insertable(ctx, &ns)?;
+    measurements::check_changeable(ctx, &ns)?;
     let options = WriteOptions::parse(&fields)?;
     let Some(documents) = request.documents("documents")? else {
         return Err(fields.missing("documents"));

@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_buckets::{MeasurementFields, TimeSeries, measurement_time};
-use mayfly_query::{Budget, DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
+use mayfly_query::{
+    Budget, DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, Image, ModifyOutcome,
+    find_and_modify_raw_bucket,
+};
 use mayfly_storage::{Collection, WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::insert::{Prepared, too_large};
 use super::update::UpdateStatement;
 use super::write::DocumentRules;
-use super::write::{check_writable, was_dropped};
+use super::write::{check_writable, ends_command, was_dropped};
 use crate::context::CommandContext;
 
 /// Measurements per unit: enough to pack a bucket once and not several times.
@@ -36,11 +39,12 @@ pub(super) fn buckets_named(ctx: &CommandContext<'_>, ns: &Namespace) -> Option<
     ctx.store.collection(ns).filter(|buckets| buckets.time_series().is_some())
 }
 
-/// Refuses namespaces that do not accept inserts.
+/// Refuses namespaces whose documents clients cannot write. The buckets of a time series accept
+/// writes, with `rawData` or by their own name.
 ///
 /// # Errors
 /// 73 InvalidNamespace.
-pub(super) fn check_insertable(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<()> {
+pub(super) fn check_changeable(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<()> {
     match buckets_named(ctx, ns) {
         Some(_) => Ok(()),
         None => check_writable(ns),
@@ -65,6 +69,38 @@ pub(super) fn restore_all(
             other => return other,
         }
     }
+}
+
+/// Runs a write on buckets as documents. If the time series is dropped concurrently, nothing is
+/// found.
+pub(super) fn on_raw_buckets<T: Default>(
+    ctx: &CommandContext<'_>,
+    buckets: &Arc<Collection>,
+    write: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    match write() {
+        Err(error) if was_dropped(ctx.store, &error, buckets) => Ok(T::default()),
+        other => other,
+    }
+}
+
+/// Finds a bucket and updates or removes it.
+///
+/// # Errors
+/// Errors of [`find_and_modify_raw_bucket`].
+pub(super) fn find_and_modify_bucket(
+    ctx: &CommandContext<'_>,
+    buckets: &Arc<Collection>,
+    spec: &FindAndModifySpec,
+    image: Image,
+) -> Result<FoundAndModified> {
+    let found = on_raw_buckets(ctx, buckets, || {
+        find_and_modify_raw_bucket(ctx.store, buckets, spec, image)
+    });
+    found.map_err(|error| match ends_command(ctx, &error) {
+        true => error,
+        false => error.in_context("Plan executor error during findAndModify"),
+    })
 }
 
 /// Deletes measurements; returns their number.

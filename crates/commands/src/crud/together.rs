@@ -172,6 +172,7 @@ impl Front {
             || ctx.store.in_transaction()
             || ctx.store.view.has_before_record()
             || measurements::series_named(ctx, ns).is_some()
+            || measurements::buckets_named(ctx, ns).is_some()
         {
             return None;
         }

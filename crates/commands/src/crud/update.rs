@@ -16,8 +16,8 @@ use super::read::{Collating, hint};
 use super::together::{PreparedWrite, Proceed, WriteStatement, repeatable, run_all};
 use super::view::write_budget;
 use super::write::{
-    DocumentRules, WriteOptions, WriteResults, array_filters, check_count, check_writable,
-    ends_command, on_collection,
+    DocumentRules, WriteOptions, WriteResults, array_filters, check_count, ends_command,
+    on_collection,
 };
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext, DocumentChanges};
@@ -49,7 +49,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
-    check_writable(&ns)?;
+    measurements::check_changeable(ctx, &ns)?;
     let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
     let Some(updates) = request.documents("updates")? else {
@@ -305,6 +305,15 @@ impl WriteStatement for UpdateStatement<'_> {
             return measurements::update(ctx, &series, self);
         }
         let spec = self.spec(ctx, ns, repeatable(statement))?;
+        if let Some(buckets) = measurements::buckets_named(ctx, ns) {
+            let outcome = measurements::on_raw_buckets(ctx, &buckets, || {
+                mayfly_query::update_raw_buckets(ctx.store, &buckets, &spec)
+            })?;
+            if outcome.had_effect() {
+                ctx.committed(statement, || outcome.record(None));
+            }
+            return Ok(outcome);
+        }
         if !self.upsert && ctx.store.collection(ns).is_none() {
             check_absent(&spec.query, ns)?;
             return ctx

@@ -237,32 +237,19 @@ impl Executor {
     }
 
     /// Sets the shape in which results are returned.
-    ///
-    /// # Errors
-    /// 238 NotImplemented if the plan cannot return this shape.
-    pub fn set_shape(&mut self, shape: ResultShape) -> Result<()> {
+    pub fn set_shape(&mut self, shape: ResultShape) {
         self.shape = shape;
-        self.check_shape(&self.plan)?;
         if self.returns_keys() {
             // Once the first document is returned, the index must not change.
             self.trial = self.trial.take().map(Trial::by_itself);
         }
         self.adapt();
-        Ok(())
     }
 
     /// Whether results contain the keys of the index.
     fn returns_keys(&self) -> bool {
         let projection = self.query.projection.as_ref();
         self.shape.key_only || projection.is_some_and(|it| it.asks_for(INDEX_KEY))
-    }
-
-    /// Checks that a plan can return the requested shape.
-    ///
-    /// # Errors
-    /// 238 NotImplemented if it cannot.
-    fn check_shape(&self, plan: &Plan) -> Result<()> {
-        ResultShape { key_only: self.returns_keys(), ..self.shape }.check(plan)
     }
 
     /// Sets the memory budget for operators that buffer.

@@ -5,15 +5,15 @@ use mayfly_storage::StoreSession;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use mayfly_base::{Error, Result};
+use mayfly_base::Result;
 use mayfly_mql::{Projection, SortPattern};
 use mayfly_storage::{Collection, Direction, record_id};
 use mayfly_value::paths::visit_index_values;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, SortOrder, compare_values};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, SortOrder, compare_values_in};
 
 use super::Executor;
 use crate::language::metadata::{INDEX_KEY, Metadata, RECORD_ID, SORT_KEY};
-use crate::plan::{IndexScan, Plan};
+use crate::plan::IndexScan;
 
 /// The arguments `returnKey` and `showRecordId`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,18 +29,6 @@ impl ResultShape {
     /// Whether documents are returned unchanged.
     pub(crate) fn is_plain(self) -> bool {
         !self.key_only && !self.record_id
-    }
-
-    /// Checks that a plan can return this shape.
-    ///
-    /// # Errors
-    /// 238 NotImplemented for keys of an index with a collation.
-    pub(crate) fn check(self, plan: &Plan) -> Result<()> {
-        let Some(scan) = plan.index_scan().filter(|_| self.key_only) else { return Ok(()) };
-        if scan.index.spec.collation().is_some() {
-            return Err(Error::not_implemented("returnKey over an index with a collation"));
-        }
-        Ok(())
     }
 
     /// The result for a document; `projected` is used unless the index key replaces it.
@@ -114,6 +102,8 @@ pub(crate) struct KeyPaths {
     paths: Vec<String>,
     /// The scan of the index, which finds a document by the first of its keys in the bounds.
     scan: Option<Arc<IndexScan>>,
+    /// The collation of the strings in the key.
+    collation: Option<Arc<Collation>>,
     /// The order of the results.
     sort: Option<SortPattern>,
     /// The fields of the projection that are sort keys.
@@ -128,12 +118,17 @@ impl KeyPaths {
         let wants_record = executor.shape().record_id || asked.is_some_and(|it| it.record_id);
         let plan = executor.plan();
         let (paths, scan) = (plan.key_paths(), plan.index_scan().cloned());
+        let collection = executor.collection().clone();
+        let collation = match (&scan, plan.is_by_id()) {
+            (Some(scan), _) => scan.index.spec.collation().cloned(),
+            (None, true) => collection.collation().cloned(),
+            (None, false) => None,
+        };
         let query = executor.query();
         let sort = query.sort.clone();
         let fields = query.projection.as_ref().map(|it| it.fields_of(SORT_KEY));
         let sort_keys = fields.into_iter().flatten().map(str::to_owned).collect();
-        let collection = executor.collection().clone();
-        KeyPaths { paths, scan, sort, sort_keys, collection, wants_record }
+        KeyPaths { paths, scan, collation, sort, sort_keys, collection, wants_record }
     }
 
     /// The record key of a document: the known one, or the current one, because sorted results have
@@ -177,15 +172,21 @@ impl KeyPaths {
                     first = Some(value);
                 }
             });
-            out.append(path, first.unwrap_or(RawValue::Null));
+            let first = first.unwrap_or(RawValue::Null);
+            match self.collation.as_ref().filter(|_| Collation::concerns(first)) {
+                Some(collation) => out.append(path, &collation.indexed(first)),
+                None => out.append(path, first),
+            };
         }
     }
 
     /// Whether the scan finds a document by this value of a field rather than by the other one.
     fn comes_before(&self, at: usize, value: RawValue<'_>, other: RawValue<'_>) -> bool {
         let Some(scan) = &self.scan else { return false };
+        let collation = self.collation.as_deref();
         let bounds = scan.filter_bounds.intervals.get(at).and_then(Option::as_ref);
-        let found = |value| bounds.is_none_or(|all| all.iter().any(|one| one.contains(value)));
+        let found =
+            |value| bounds.is_none_or(|all| all.iter().any(|one| one.contains(value, collation)));
         match (found(value), found(other)) {
             (true, true) | (false, false) => {}
             (found, _) => return found,
@@ -193,7 +194,7 @@ impl KeyPaths {
         let ascending = scan.index.spec.fields().get(at).is_none_or(|field| {
             (field.order == SortOrder::Ascending) == (scan.direction == Direction::Forward)
         });
-        let order = compare_values(value, other);
+        let order = compare_values_in(value, other, collation);
         if ascending { order.is_lt() } else { order.is_gt() }
     }
 }

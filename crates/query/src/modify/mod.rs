@@ -29,10 +29,10 @@ pub(crate) use shown::ReturnedVersion;
 pub use together::{SingleWrite, Unmatched, WriteKind, write_together};
 pub use units::UNIT_WRITES;
 use units::{UnitWrite, change_all};
-use upsert::{Upserted, upsert_one};
+pub(crate) use upsert::{Upserted, upsert_one};
 
 /// Limit on the retries of a single-document write whose record was changed by another writer.
-const MAX_LOST_RACES: usize = 1000;
+pub(crate) const MAX_LOST_RACES: usize = 1000;
 
 /// One update statement.
 pub struct UpdateSpec {

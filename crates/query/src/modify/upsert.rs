@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_buckets::shown_bucket;
 use mayfly_mql::UpdateContext;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_storage::Collection;
@@ -16,7 +17,7 @@ use super::shown::ReturnedVersion;
 use super::{ModifyOutcome, UpdateSpec};
 use crate::language::CanonicalQuery;
 
-pub(super) enum Upserted {
+pub(crate) enum Upserted {
     /// The document was inserted, with this `_id`.
     Inserted { id: ValueBuf, document: DocBuf },
     /// A concurrent insert created a document that the query matches.
@@ -24,7 +25,7 @@ pub(super) enum Upserted {
 }
 
 /// Inserts the document that the query implies, with the update applied.
-pub(super) fn upsert_one(
+pub(crate) fn upsert_one(
     session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
@@ -50,7 +51,11 @@ pub(super) fn upsert_one(
         Ok(()) => Ok(Upserted::Inserted { id, document }),
         // Inside of a transaction nothing is retried.
         Err(error) if error.code() == ErrorCode::DuplicateKey && !session.in_transaction() => {
-            let matches = |found: RawDoc<'_>| matcher.matches(found);
+            // A client's filter on a bucket applies to the format that it reads.
+            let matches = |found: RawDoc<'_>| match collection.time_series() {
+                Some(series) => matcher.matches(shown_bucket(found, &series.fields)?.as_doc()),
+                None => matcher.matches(found),
+            };
             let key = session.store.locate(session.view, collection, id.as_raw())?;
             let by_id = key
                 .map(|key| session.store.read_one(session.view, collection, &key, matches))

@@ -8,7 +8,7 @@ use mayfly_storage::StoreSession;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::Result;
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_buckets::{BucketView, MeasurementFields, TimeSeries};
 use mayfly_mql::Matcher;
 use mayfly_storage::{Collection, RecordKey};
@@ -70,7 +70,16 @@ fn go_through(
     spec: &DeleteSpec,
     see: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<()> {
-    let query = on_buckets(series, &spec.query)?;
+    for_each_bucket(session, buckets, on_buckets(series, &spec.query)?, see)
+}
+
+/// Visits the buckets that a query finds, until the visitor stops.
+pub(super) fn for_each_bucket(
+    session: StoreSession<'_>,
+    buckets: &Arc<Collection>,
+    query: CanonicalQuery,
+    see: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+) -> Result<()> {
     let mut executor = Executor::new(session.view, buckets.clone(), query)?;
     executor.find_for_write();
     session.op.update_info(|info| info.plan_summary = executor.plan().summary());
@@ -90,8 +99,27 @@ fn go_through(
     Ok(())
 }
 
+/// Refuses the searches that only an index can answer: a write to a time series compares each
+/// document with its filter.
+///
+/// # Errors
+/// 291 NoQueryExecutionPlans.
+pub(super) fn check_searchable(query: &CanonicalQuery) -> Result<()> {
+    let name = match query.matcher.seeks_by_distance() {
+        true => "$geoNear",
+        false if query.matcher.text().is_some() => "$text",
+        false => return Ok(()),
+    };
+    let text = format!(
+        "error processing query: planner returned error :: caused by :: \
+         unable to find index for {name} query"
+    );
+    Err(Error::new(ErrorCode::NoQueryExecutionPlans, text))
+}
+
 /// The query for buckets that may contain matching measurements.
 fn on_buckets(series: &TimeSeries, query: &CanonicalQuery) -> Result<CanonicalQuery> {
+    check_searchable(query)?;
     let asked = OnBuckets::of(query.matcher.root(), &series.fields, series.max_span_secs * 1000);
     let mut wide = CanonicalQuery::everything(query.hint.clone())?;
     if let Some(filter) = asked.filter() {

@@ -28,22 +28,27 @@ pub(crate) fn parse(value: RawValue<'_>) -> Result<Box<dyn Stage>> {
 impl ShowBuckets {
     /// The conditions of a filter on displayed buckets that concern stored fields.
     pub(crate) fn on_stored(&self, filter: &Expr) -> Option<Expr> {
-        let stored = |condition: &&Expr| match condition {
-            Expr::Path { path, .. } => self.is_stored(path.as_str()),
-            _ => false,
-        };
-        let found: Vec<Expr> = filter.conjuncts().into_iter().filter(stored).cloned().collect();
-        (!found.is_empty()).then(|| Expr::And(found))
+        on_stored(filter, &self.fields)
     }
+}
 
-    /// Whether a path is stored as it is displayed.
-    fn is_stored(&self, path: &str) -> bool {
-        let bound = |side: &str| path.strip_prefix(side) == Some(&self.fields.time);
-        matches!(path, "_id" | "meta" | "control.version" | "control.count" | "control.closed")
-            || path.starts_with("meta.")
-            || bound("control.min.")
-            || bound("control.max.")
-    }
+/// The conditions of a filter on displayed buckets that concern stored fields.
+pub(super) fn on_stored(filter: &Expr, fields: &MeasurementFields) -> Option<Expr> {
+    let stored = |condition: &&Expr| match condition {
+        Expr::Path { path, .. } => is_stored(path.as_str(), fields),
+        _ => false,
+    };
+    let found: Vec<Expr> = filter.conjuncts().into_iter().filter(stored).cloned().collect();
+    (!found.is_empty()).then(|| Expr::And(found))
+}
+
+/// Whether a path is stored as it is displayed.
+fn is_stored(path: &str, fields: &MeasurementFields) -> bool {
+    let bound = |side: &str| path.strip_prefix(side) == Some(&fields.time);
+    matches!(path, "_id" | "meta" | "control.version" | "control.count" | "control.closed")
+        || path.starts_with("meta.")
+        || bound("control.min.")
+        || bound("control.max.")
 }
 
 impl Stage for ShowBuckets {

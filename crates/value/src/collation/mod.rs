@@ -21,9 +21,9 @@ use icu_collator::options::{AlternateHandling, CaseLevel, CollatorOptions, MaxVa
 use icu_collator::preferences::{CollationCaseFirst, CollationNumericOrdering};
 use icu_collator::{CollatorBorrowed, CollatorPreferences};
 use icu_locale_core::Locale;
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, Result, limits};
 
-use crate::{DocBuf, RawDoc, RawValue};
+use crate::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 pub use parse::FIELDS;
 use parse::Options;
 
@@ -97,7 +97,7 @@ impl Collation {
         }
     }
 
-    /// The key in hexadecimal digits, for error messages.
+    /// The key in hexadecimal digits, as clients see it.
     pub fn key_hex(&self, text: &str) -> String {
         use fmt::Write;
         let mut key = Vec::new();
@@ -107,6 +107,36 @@ impl Collation {
             let _ = write!(shown, "{byte:02X}");
         }
         shown
+    }
+
+    /// A value as an index with this collation contains it. A key in hexadecimal digits takes the
+    /// place of each string, because the bytes of a key are not a valid string.
+    pub fn indexed(&self, value: RawValue<'_>) -> ValueBuf {
+        self.indexed_at(value, 0)
+    }
+
+    fn indexed_at(&self, value: RawValue<'_>, depth: usize) -> ValueBuf {
+        let nests = depth < limits::MAX_BSON_DEPTH;
+        match value {
+            RawValue::String(text) | RawValue::Symbol(text) => {
+                RawValue::String(&self.key_hex(text)).to_owned()
+            }
+            RawValue::Document(inner) if nests => {
+                let mut out = DocBuilder::new();
+                for element in inner {
+                    out.append(element.name(), &self.indexed_at(element.value(), depth + 1));
+                }
+                RawValue::Document(out.finish().as_doc()).to_owned()
+            }
+            RawValue::Array(items) if nests => {
+                let mut out = DocBuilder::new_array();
+                for item in items {
+                    out.push(&self.indexed_at(item.value(), depth + 1));
+                }
+                RawValue::Array(out.finish().as_doc()).to_owned()
+            }
+            other => other.to_owned(),
+        }
     }
 
     /// Whether a collation can affect the comparison of this value.

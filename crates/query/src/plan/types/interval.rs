@@ -55,10 +55,10 @@ impl Interval {
         Interval { low: End::included(value), high: End::included(value) }
     }
 
-    /// Whether a value is in the interval, by the simple collation.
-    pub(crate) fn contains(&self, value: RawValue<'_>) -> bool {
-        let low = compare_values_in(self.low.value.as_raw(), value, None);
-        let high = compare_values_in(value, self.high.value.as_raw(), None);
+    /// Whether a value is in the interval.
+    pub(crate) fn contains(&self, value: RawValue<'_>, collation: Option<&Collation>) -> bool {
+        let low = compare_values_in(self.low.value.as_raw(), value, collation);
+        let high = compare_values_in(value, self.high.value.as_raw(), collation);
         let inside = |order: Ordering, end: &End| order.is_lt() || (end.inclusive && order.is_eq());
         inside(low, &self.low) && inside(high, &self.high)
     }

@@ -156,7 +156,6 @@ impl Plan {
 
     /// The paths of the index key that led to a document.
     pub(crate) fn key_paths(&self) -> Vec<String> {
-        let id = || vec!["_id".to_owned()];
         let by_index = |scan: &Arc<IndexScan>| {
             scan.index.spec.fields().iter().map(|field| field.path.clone()).collect()
         };
@@ -165,10 +164,18 @@ impl Plan {
                 self.index_scan().map(by_index).unwrap_or_default()
             }
             Plan::Near(near) => vec![near.path.clone()],
-            Plan::Id(_) => id(),
-            Plan::Records(scan) if !scan.is_whole() => id(),
+            _ if self.is_by_id() => vec!["_id".to_owned()],
             // Text indexes, and nodes that combine indexes, have no key for a document.
             _ => Vec::new(),
+        }
+    }
+
+    /// Whether the keys that led to a document are those of `_id`, with the collection's collation.
+    pub(crate) fn is_by_id(&self) -> bool {
+        match self.source() {
+            Plan::Id(_) => true,
+            Plan::Records(scan) => !scan.is_whole(),
+            _ => false,
         }
     }
 

@@ -39,6 +39,30 @@ impl WriteUnit<'_> {
         self.insert_new_under(&bucket.record_key(), packed.as_doc())
     }
 
+    /// Replaces a bucket that the unit has read by one that a client changed.
+    ///
+    /// # Errors
+    /// 121 DocumentValidationFailure for an invalid bucket of this time series; errors of
+    /// [`WriteUnit::update`].
+    pub fn replace_bucket(
+        &mut self,
+        record_key: &[u8],
+        before: &StoredDocument,
+        document: RawDoc<'_>,
+    ) -> Result<()> {
+        let Some(series) = self.time_series() else {
+            return Err(Error::internal("a bucket for a collection without time series"));
+        };
+        let bucket = restored(document, &series)?;
+        let (key, packed) = (bucket.record_key(), bucket.document(&series.fields));
+        if key == record_key {
+            return self.update(&key, before, packed.as_doc(), UpdateStyle::Replacement);
+        }
+        // The key contains the start, of which the bucket's `_id` has only the seconds modulo 2^32.
+        self.delete(record_key, before)?;
+        self.insert_new_under(&key, packed.as_doc())
+    }
+
     /// Replaces the bucket with this `_id`, or inserts it, as an entry of a log says.
     ///
     /// # Errors
