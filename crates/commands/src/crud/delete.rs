@@ -172,7 +172,7 @@ impl WriteStatement for DeleteStatement<'_> {
                 ctx.service.store.check_no_view(ctx.store.view, ns)?;
                 0
             }
-            (None, Some(buckets)) if buckets.time_series().is_some() => {
+            (None, Some(buckets)) if measurements::buckets_named(ctx, ns).is_some() => {
                 measurements::on_raw_buckets(ctx, buckets, || {
                     mayfly_query::delete_raw_buckets(ctx.store, buckets, &spec)
                 })?
