@@ -34,7 +34,7 @@ pub(crate) use retry::recorded_at;
 pub use retry::{ExecutedStatements, Statement};
 pub use transaction::{OpenTransaction, TransactionSize};
 pub use unit::WriteUnit;
-pub(crate) use unit::{covered_keys, duplicate_key};
+pub(crate) use unit::{covered_keys, duplicate_key, key_error};
 pub use within::UnitCollections;
 pub use writer::{WriteOptions, Writer};
 pub(crate) use writer::{back_off, most_tries, wait_for_build};

@@ -44,7 +44,7 @@ mod room;
 
 pub(crate) use duplicate::duplicate_key;
 pub(crate) use identity::Inserts;
-pub(crate) use keys::{covered_keys, note_multikey};
+pub(crate) use keys::{covered_keys, key_error, note_multikey};
 
 /// The context that a unit gets from its writer.
 #[derive(Clone, Copy)]

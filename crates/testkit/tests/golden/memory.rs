@@ -130,19 +130,23 @@ fn an_engine_of_narrow_limits_refuses_what_does_not_fit() {
             _ => 0,
         }
     };
-    let too_large = ErrorCode::TransactionTooLarge.0;
+    let (too_large, long_key) =
+        (ErrorCode::TransactionTooLarge.0, ErrorCode::OBSOLETE_KeyTooLong.0);
     fixture.ok("test", "{createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a'}]}");
     fixture
         .ok("test", "{insert: 'c', documents: [{_id: 0, a: 'short', pad: Repeat('x', 900000)}]}");
-    for refused in [
-        "{insert: 'c', documents: [{_id: 1, pad: Repeat('x', 1500000)}]}",
-        "{insert: 'c', documents: [{_id: 1, a: Repeat('x', 2000)}]}",
-        "{insert: 'c', documents: [{_id: Repeat('x', 2000)}]}",
-        "{update: 'c', updates: [{q: {_id: 0}, u: {$set: {a: Repeat('x', 2000)}}}]}",
-        "{update: 'c', updates: [{q: {_id: 0}, u: {$set: {more: Repeat('x', 200000)}}}]}",
-        "{createIndexes: 'c', indexes: [{key: {pad: 1}, name: 'pad'}]}",
+    for (refused, expected) in [
+        ("{insert: 'c', documents: [{_id: 1, pad: Repeat('x', 1500000)}]}", too_large),
+        ("{insert: 'c', documents: [{_id: 1, a: Repeat('x', 2000)}]}", long_key),
+        ("{insert: 'c', documents: [{_id: Repeat('x', 2000)}]}", long_key),
+        ("{update: 'c', updates: [{q: {_id: 0}, u: {$set: {a: Repeat('x', 2000)}}}]}", long_key),
+        (
+            "{update: 'c', updates: [{q: {_id: 0}, u: {$set: {more: Repeat('x', 200000)}}}]}",
+            too_large,
+        ),
+        ("{createIndexes: 'c', indexes: [{key: {pad: 1}, name: 'pad'}]}", long_key),
     ] {
-        assert_eq!(code(&fixture.run("test", refused)), too_large, "{refused}");
+        assert_eq!(code(&fixture.run("test", refused)), expected, "{refused}");
     }
     // Many documents are written in several transactions of the engine, but a client's transaction
     // is always one.

@@ -10,6 +10,7 @@ use super::{Build, Dispute, Writers};
 use crate::index::sorter::Sorter;
 use crate::record::error::from_kv;
 use crate::record::layout::decode_unique_value;
+use crate::write::key_error;
 
 /// The size in memory up to which entries go through transactions.
 const FEW_BYTES: usize = if cfg!(test) { 500 } else { 8 << 20 };
@@ -111,7 +112,11 @@ impl Build<'_> {
                 return Ok(());
             }
             entries.iter().try_for_each(|(key, value)| {
-                txn.put(Keyspace::Index, key, value, Guard::Derived).map_err(from_kv)
+                let put = txn.put(Keyspace::Index, key, value, Guard::Derived);
+                put.map_err(|error| {
+                    let namespace = self.collection.namespace();
+                    key_error(&self.store, error, (namespace.as_str(), index.spec.name()), key)
+                })
             })
         })
     }

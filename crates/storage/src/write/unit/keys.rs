@@ -13,7 +13,7 @@ use mayfly_value::RawDoc;
 
 use super::duplicate::duplicate_key;
 use super::{Pending, Scratch, WriteUnit};
-use crate::catalog::Index;
+use crate::catalog::{Core, Index};
 use crate::index::building::Building;
 use crate::index::keygen::{KeySet, index_keys};
 use crate::record::Record;
@@ -88,19 +88,9 @@ impl WriteUnit<'_> {
         Ok(())
     }
 
-    /// The error of writing a key of an index, which may be too long for the engine.
     #[cold]
     pub(super) fn key_error(&self, error: KvError, index: &str, key: &[u8]) -> Error {
-        let most = self.context.core.engine().caps().max_key_bytes;
-        if !matches!(error, KvError::TooLarge(_)) || key.len() <= most {
-            return from_kv(error);
-        }
-        let text = format!(
-            "Btree::insert: key too large to index, failing {} {index} {} {{ the storage takes {most} bytes }}",
-            self.ns,
-            key.len()
-        );
-        Error::new(ErrorCode::OBSOLETE_KeyTooLong, text)
+        key_error(self.context.core, error, (self.ns, index), key)
     }
 
     pub(super) fn remove_key(
@@ -162,6 +152,25 @@ impl WriteUnit<'_> {
     pub(super) fn note_multikey(&mut self, index: &Arc<Index>, mask: u32) -> Result<()> {
         note_multikey(self.txn, self.pending, index, mask)
     }
+}
+
+/// The error of writing a key of an index, which may be too long for the engine.
+#[cold]
+pub(crate) fn key_error(
+    core: &Core,
+    error: KvError,
+    (ns, index): (&str, &str),
+    key: &[u8],
+) -> Error {
+    let most = core.engine().caps().max_key_bytes;
+    if !matches!(error, KvError::TooLarge(_)) || key.len() <= most {
+        return from_kv(error);
+    }
+    let length = key.len();
+    let text = format!(
+        "Btree::insert: key too large to index, failing {ns} {index} {length} {{ the storage takes {most} bytes }}"
+    );
+    Error::new(ErrorCode::OBSOLETE_KeyTooLong, text)
 }
 
 /// Marks an index as multikey. The first document with an array on an indexed path writes the mark
