@@ -15,7 +15,7 @@ const UNREAD: usize = 200;
 /// The memory limit of the process, in megabytes. All replies together are five times as large.
 const LIMIT: usize = 300;
 /// Free memory that allocators retain, and memory that is allocated between two checks.
-const BESIDE: usize = 350;
+const BESIDE: usize = 500;
 
 /// The peak memory of the process, in megabytes.
 fn most_memory(server: &Server) -> usize {
