@@ -61,6 +61,7 @@ pub const CASES: &[Case] = &[
     ("delete conflicts", isolation::delete_conflicts),
     ("lock conflicts", isolation::lock_conflicts),
     ("locked reads", isolation::locked_reads),
+    ("locked reads through an index", isolation::locked_reads_through),
     ("inserts find nothing", isolation::inserts),
     ("drop rolls back", isolation::drop_rolls_back),
     ("derived keys", isolation::derived_keys),

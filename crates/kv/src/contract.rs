@@ -202,21 +202,15 @@ pub trait Txn: Send {
         named: &NamedKey<'_>,
         see: &mut ThroughVisitor<'_>,
     ) -> KvResult<bool> {
-        let mut first = ShortBytes::new();
-        if !self.get(keyspace, key, &mut |value| first.extend_from_slice(value))? {
-            return Ok(false);
+        let mut named_key = None;
+        let found = self.get_through(keyspace, key, named, &mut |first, second| {
+            named_key = named.of(first);
+            see(first, second);
+        })?;
+        if let Some(key) = named_key {
+            self.lock(named.keyspace, &key)?;
         }
-        let found = match named.of(&first) {
-            Some(key) => {
-                let see = &mut |second: &[u8]| see(&first, Some(second));
-                self.get_locked(named.keyspace, &key, see)?
-            }
-            None => false,
-        };
-        if !found {
-            see(&first, None);
-        }
-        Ok(true)
+        Ok(found)
     }
 
     /// Visits the entries of a range in order, own writes included.

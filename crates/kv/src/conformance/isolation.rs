@@ -1,7 +1,9 @@
 //! Overlapping transactions: what they see of each other and when they conflict.
 
 use super::{Make, RECORD, all, begin, conflicts, fill, get, now, put, whole};
-use crate::{Direction, Guard, InsertCheck, Keyspace, KvError, KvResult, Txn, TxnOptions};
+use crate::{
+    Direction, Guard, InsertCheck, Keyspace, KvError, KvResult, NamedKey, Txn, TxnOptions,
+};
 
 pub(super) fn snapshot_is_stable(make: &Make<'_>) {
     let engine = &*make();
@@ -82,6 +84,30 @@ pub(super) fn locked_reads(make: &Make<'_>) {
     owner.commit().unwrap();
     assert!(early || put(&mut *other, b"a", b"4").and_then(|()| other.commit()).is_err());
     assert_eq!(now(engine, b"a"), Some(b"3".to_vec()));
+}
+
+pub(super) fn locked_reads_through(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"k1", b"1"), (b"other", b"1")]);
+    let mut txn = begin(engine);
+    txn.put(Keyspace::Index, b"a", b"1", Guard::Checked).unwrap();
+    txn.commit().unwrap();
+    let named = NamedKey { keyspace: RECORD, prefix: b"k", part: 0..1 };
+    let locked = |txn: &mut dyn Txn| {
+        let mut found = None;
+        let see = &mut |_: &[u8], value: Option<&[u8]>| found = value.map(<[u8]>::to_vec);
+        txn.get_through_locked(Keyspace::Index, b"a", &named, see).map(|_| found)
+    };
+    // It conflicts with a commit since the snapshot, and with a later writer.
+    let old = begin(engine);
+    assert!(get(&*old, b"other").is_some());
+    fill(engine, &[(b"k1", b"2")]);
+    assert!(conflicts(old, |txn| locked(txn).and_then(|_| put(txn, b"k1", b"lost"))));
+    let (mut owner, other) = (begin(engine), begin(engine));
+    assert_eq!(locked(&mut *owner).unwrap(), Some(b"2".to_vec()));
+    let other_failed = conflicts(other, |txn| put(txn, b"k1", b"other"));
+    let owner_failed = put(&mut *owner, b"k1", b"owner").and_then(|()| owner.commit()).is_err();
+    assert!(owner_failed != other_failed, "exactly one of two writers fails");
 }
 
 pub(super) fn write_write(make: &Make<'_>) {

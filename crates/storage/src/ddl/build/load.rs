@@ -115,7 +115,7 @@ impl Build<'_> {
                 let put = txn.put(Keyspace::Index, key, value, Guard::Derived);
                 put.map_err(|error| {
                     let namespace = self.collection.namespace();
-                    key_error(&self.store, error, (namespace.as_str(), index.spec.name()), key)
+                    key_error(self.store, error, (namespace.as_str(), index.spec.name()), key)
                 })
             })
         })
