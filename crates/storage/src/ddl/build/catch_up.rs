@@ -5,6 +5,7 @@
 //! are removed; in a unique index only if the entry belongs to the record.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 use mayfly_base::Result;
 use mayfly_kv::{Guard, Keyspace, Txn};
@@ -114,8 +115,9 @@ impl Build<'_> {
         let (multikey, disputes) = self.transact(writers, |txn| {
             let mut multikey = vec![0; self.indexes.len()];
             let mut disputes = Vec::new();
-            for touched in unit {
-                self.do_one(txn, touched, &mut multikey, &mut disputes)?;
+            let present = self.present_keys(txn, unit)?;
+            for (touched, now) in unit.iter().zip(&present) {
+                self.do_one(txn, (touched, now), &mut multikey, &mut disputes)?;
             }
             Ok((multikey, disputes))
         })?;
@@ -125,28 +127,37 @@ impl Build<'_> {
         Ok(disputes)
     }
 
-    fn do_one(
-        &self,
-        txn: &mut dyn Txn,
-        touched: &NotedRecord,
-        multikey: &mut [u32],
-        disputes: &mut Vec<Dispute>,
-    ) -> Result<()> {
-        let record_key = &touched.record_key;
-        let mut now: Vec<KeySet> = touched.had.iter().map(|_| KeySet::default()).collect();
+    /// For each record the keys that it has now in each of its noted indexes. The records are read
+    /// together: with little memory, a look-up of each reads the tables' indexes again.
+    fn present_keys(&self, txn: &dyn Txn, unit: &[NotedRecord]) -> Result<Vec<Vec<KeySet>>> {
+        let empty = |touched: &NotedRecord| touched.had.iter().map(|_| KeySet::default()).collect();
+        let mut present: Vec<Vec<KeySet>> = unit.iter().map(empty).collect();
+        let id = self.collection.id();
+        let keys: Vec<_> = unit.iter().map(|touched| prefixed(id, &touched.record_key)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let mut made = Ok(());
-        let key = prefixed(self.collection.id(), record_key);
-        txn.get(Keyspace::Record, &key, &mut |value| {
+        txn.multi_get(Keyspace::Record, &keys, &mut |at, value| {
             made = decode_stored(value).and_then(|record| {
-                let mut each = touched.had.iter().zip(&mut now);
+                let mut each = unit[at].had.iter().zip(&mut present[at]);
                 each.try_for_each(|((number, _), keys)| {
                     covered_keys(&self.indexes[*number], record, keys)
                 })
             });
+            if made.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })
         .map_err(from_kv)?;
-        made?;
-        for ((number, had), keys) in touched.had.iter().zip(&now) {
+        made.map(|()| present)
+    }
+
+    fn do_one(
+        &self,
+        txn: &mut dyn Txn,
+        (touched, now): (&NotedRecord, &[KeySet]),
+        multikey: &mut [u32],
+        disputes: &mut Vec<Dispute>,
+    ) -> Result<()> {
+        let record_key = &touched.record_key;
+        for ((number, had), keys) in touched.had.iter().zip(now) {
             let index = &*self.indexes[*number];
             if index.is_dropped() {
                 continue;
