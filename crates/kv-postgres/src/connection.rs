@@ -231,13 +231,7 @@ impl Connection {
     ) -> Result<Vec<Option<String>>, Failure> {
         let call = self.client.simple_query(text);
         let replies = self.wait(call, deadline, Patience::UntilDeadline)?;
-        let last = replies.into_iter().rev().find_map(|reply| match reply {
-            SimpleQueryMessage::Row(row) => {
-                Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect())
-            }
-            _ => None,
-        });
-        Ok(last.unwrap_or_default())
+        Ok(last_row(replies))
     }
 
     /// The same while opening, with the errors of opening.
@@ -248,15 +242,7 @@ impl Connection {
     ) -> Result<Vec<Option<String>>, OpenError> {
         let call = self.client.simple_query(text);
         match block_on(call, deadline, Patience::UntilDeadline) {
-            Ok(Ok(replies)) => {
-                let last = replies.into_iter().rev().find_map(|reply| match reply {
-                    SimpleQueryMessage::Row(row) => {
-                        Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect())
-                    }
-                    _ => None,
-                });
-                Ok(last.unwrap_or_default())
-            }
+            Ok(Ok(replies)) => Ok(last_row(replies)),
             Ok(Err(error)) => Err(OpenError::of(&error)),
             Err(_) => {
                 self.abandon();
@@ -291,6 +277,17 @@ impl Connection {
     pub(crate) fn runtime(&self) -> &Handle {
         &self.connector.runtime
     }
+}
+
+/// The columns of the last row; none if there is no row.
+fn last_row(replies: Vec<SimpleQueryMessage>) -> Vec<Option<String>> {
+    let last = replies.into_iter().rev().find_map(|reply| match reply {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect())
+        }
+        _ => None,
+    });
+    last.unwrap_or_default()
 }
 
 /// A statement that is sent by its first poll.

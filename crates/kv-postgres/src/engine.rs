@@ -276,7 +276,8 @@ impl Engine for PostgresEngine {
             return Ok(bytes);
         }
         let explain = format!(
-            "explain (format json) select from \"{}\".\"{}\" where key >= '\\x{}' and key < '\\x{}'",
+            "explain (format json) select from \"{}\".\"{}\" \
+             where key >= '\\x{}' and key < '\\x{}'",
             self.store.schema,
             keyspace.name(),
             hex(&range.start),

@@ -81,8 +81,9 @@ fn facts_of(
     let row = connection.open_with(&format!("{TABLES}'{schema}'"), deadline)?;
     let listed = row.first().cloned().flatten().unwrap_or_default();
     let tables: Vec<TableFacts> = listed.split(',').filter_map(table).collect();
-    if !tables.is_empty() {
-        schema::check_present(connection, schema, deadline)?;
+    match tables.is_empty() {
+        true => schema::check_may_create(connection, schema, deadline)?,
+        false => schema::check_present(connection, schema, deadline)?,
     }
     Ok(StoreFacts { server, synchronous_commit, tables })
 }

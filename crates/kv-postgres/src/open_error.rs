@@ -83,7 +83,8 @@ impl fmt::Display for OpenError {
                 f.write_str("the server is a standby or read-only; connect to the primary")
             }
             OpenError::Asynchronous => f.write_str(
-                "synchronous_commit is off for this user, so that acknowledged writes could be lost",
+                "synchronous_commit is off for this user, so that acknowledged writes could be \
+                 lost",
             ),
             OpenError::InUse(by) => write!(f, "another server has the store open: {by}"),
             OpenError::NewerFormat(found) => {

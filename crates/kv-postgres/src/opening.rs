@@ -28,7 +28,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::failure::Failure;
 use crate::pool::Lease;
-use crate::wait::Abandoned;
+use crate::wait::{Abandoned, CHECK_EVERY, has_ended};
 
 /// How long a commit waits for the server to begin earlier readers.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -227,13 +227,16 @@ impl Opening {
         if matches!(*progress, Progress::Sent) {
             current::wait(|| {
                 while matches!(*progress, Progress::Sent) {
-                    if self.reply.arrived.wait_until(&mut progress, deadline).timed_out() {
+                    if Instant::now() >= deadline || has_ended() {
                         break;
                     }
+                    let until = deadline.min(Instant::now() + CHECK_EVERY);
+                    self.reply.arrived.wait_until(&mut progress, until);
                 }
             });
         }
         let result = match &*progress {
+            Progress::Sent if has_ended() => Err(Abandoned::OperationEnded.into()),
             Progress::Sent => Err(Abandoned::Deadline.into()),
             Progress::Begun => Ok(()),
             Progress::Failed(failure) => Err(failure.clone()),

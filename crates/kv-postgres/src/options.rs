@@ -26,8 +26,9 @@ const SCHEMA_MAX: usize = 63;
 pub struct PostgresOptions {
     /// The schema with the tables. It is made if it is missing.
     pub schema: String,
-    /// The most connections for transactions and snapshots. Four more are made for single reads,
-    /// for the ownership of the store, and for settling a commit.
+    /// The most connections for which operations queue. Others are made for single reads, for the
+    /// ownership of the store, for settling a commit, for held snapshots, and for operations that
+    /// hold one already.
     pub connections: usize,
     /// The most snapshots that are held at the same time, each with a connection of its own. The
     /// oldest one ends when there are more.

@@ -2,7 +2,8 @@
 //! for single reads.
 //!
 //! A transaction leases a connection from its first statement to its end. When all are leased, the
-//! next operation waits until one is free, or fails with [`KvError::Unavailable`] at its deadline.
+//! next operation waits until one is free, or fails with [`KvError::Unavailable`] at its deadline,
+//! and with [`KvError::Timeout`] when it is killed.
 //! An operation that holds one does not wait for another, nor does a transaction that stays open
 //! between operations: those in the queue may wait for what they hold. The pool then grows beyond
 //! its size, and shrinks again when they are returned. Single reads use connections of their own,
@@ -19,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::connection::{Connection, Connector};
 use crate::owner::{self, Ownership};
+use crate::wait::{CHECK_EVERY, has_ended};
 
 /// Connections for single reads. The statements of several threads are pipelined on each.
 const READ_CONNECTIONS: usize = 2;
@@ -121,10 +123,14 @@ impl Pool {
                     self.most
                 )));
             }
+            if has_ended() {
+                return Err(KvError::Timeout);
+            }
             // The guard is moved into the wait and back.
             let mut guard = state;
+            let until = deadline.min(Instant::now() + CHECK_EVERY);
             state = current::wait(move || {
-                self.freed.wait_until(&mut guard, deadline);
+                self.freed.wait_until(&mut guard, until);
                 guard
             });
         }

@@ -93,7 +93,34 @@ pub(crate) fn prepare(
     prepared.and(ended.map(|_| ()))
 }
 
-/// Checks that the tables of a schema are those of a store in this format.
+/// Checks that the user may make the tables of a store.
+pub(crate) fn check_may_create(
+    connection: &Connection,
+    schema: &str,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    let select = format!(
+        "select coalesce((select has_schema_privilege(oid, 'create') from pg_namespace \
+         where nspname = '{schema}'), has_database_privilege(current_database(), 'create'))"
+    );
+    let what = format!("CREATE on the database, or on the schema '{schema}' if there is one");
+    check_right(connection, &select, what, deadline)
+}
+
+fn check_right(
+    connection: &Connection,
+    select: &str,
+    what: String,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    match connection.open_with(select, deadline)?.first() {
+        Some(Some(found)) if found == "t" => Ok(()),
+        _ => Err(OpenError::NoRights(what)),
+    }
+}
+
+/// Checks that the tables of a schema are those of a store in this format, and that the user may
+/// read and write them.
 pub(crate) fn check_present(
     connection: &Connection,
     schema: &str,
@@ -101,10 +128,18 @@ pub(crate) fn check_present(
 ) -> Result<(), OpenError> {
     let select = format!("select to_regclass('\"{schema}\".format')");
     let row = connection.open_with(&select, deadline)?;
-    match row.first().is_some_and(Option::is_some) {
-        true => check_format(connection, schema, deadline),
-        false => Err(foreign(schema)),
+    if row.first().is_none_or(Option::is_none) {
+        return Err(foreign(schema));
     }
+    check_format(connection, schema, deadline)?;
+    let rights = ["select", "insert", "update", "delete", "truncate"];
+    let has = rights.map(|right| format!("has_table_privilege(c.oid, '{right}')")).join(" and ");
+    let select = format!(
+        "select bool_and({has}) from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+         where n.nspname = '{schema}' and c.relkind = 'r'"
+    );
+    let what = format!("to read and write the tables of the schema '{schema}'");
+    check_right(connection, &select, what, deadline)
 }
 
 fn foreign(schema: &str) -> OpenError {

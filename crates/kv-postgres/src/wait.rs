@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mayfly_work::current;
 
 /// How often a waiting thread checks whether its operation has ended.
-const CHECK_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// Why a future was abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(crate) fn block_on<F: Future>(
 }
 
 /// Whether the operation of this thread was killed or is past its deadline.
-fn has_ended() -> bool {
+pub(crate) fn has_ended() -> bool {
     current::current()
         .op
         .is_some_and(|op| op.is_killed() || op.time_left_micros().is_some_and(|micros| micros <= 0))

@@ -66,7 +66,7 @@ pub struct Config {
     pub engine: EngineChoice,
     /// The URL of the database, for [`EngineChoice::Postgres`].
     pub storage_url: Option<SecretString>,
-    /// The largest number of connections to the database for transactions and snapshots.
+    /// The largest number of connections to the database for which operations queue.
     pub storage_connections: usize,
     /// Memory for cached blocks and unflushed writes together, in bytes.
     pub cache_bytes: usize,
@@ -383,7 +383,8 @@ mod tests {
         fails(&["--port", "70000"], &[], "flag --port: net.port: 70000 is not between 0 and 65535");
         let text = "unknown environment variable MAYFLYDB_PROT (did you mean 'MAYFLYDB_PORT'?)";
         fails(&[], &[("MAYFLYDB_PROT", "1")], text);
-        let text = "flag --storageEngine: storage.engine: 'mmapv1' is not one of rocksdb, postgres, memory";
+        let text = "flag --storageEngine: storage.engine: 'mmapv1' is not one of rocksdb, \
+                    postgres, memory";
         fails(&["--storageEngine", "mmapv1"], &[], text);
         let text = "flag --setParameter: ttlMonitorSleepSecs: 0";
         let error = collect(&["--setParameter", "ttlMonitorSleepSecs=0"], &[]).unwrap_err();

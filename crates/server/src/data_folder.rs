@@ -74,6 +74,12 @@ pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<d
     match config.engine {
         EngineChoice::Memory => Ok(Arc::new(MemoryEngine::new())),
         EngineChoice::Postgres => {
+            if config.db_path.join(FORMAT_FILE).exists() {
+                tracing::warn!(
+                    folder = %config.db_path.display(),
+                    "the data folder contains a store of the engine rocksdb, which is not used"
+                );
+            }
             prepare(config)?;
             database::open(config)
         }

@@ -73,7 +73,8 @@ fn failed(error: OpenError) -> anyhow::Error {
         }
         OpenError::NoRights(_) => (
             FailureKind::General,
-            "grant the user CREATE on the database, or create the schema mayflydb with this user as its owner",
+            "grant the user CREATE on the database, or create the schema mayflydb with this user \
+             as its owner",
         ),
         OpenError::Asynchronous => {
             (FailureKind::General, "set synchronous_commit to on or remote_apply for this user")

@@ -100,6 +100,11 @@ def test_the_store_is_checked_without_a_server(postgres, tmp_path):
     assert code == 100 and "another server has the store open" in said
     assert node.end() == 0
     assert storage("check", postgres.url("missing"))[0] == 1
+    # A user who may not create a store, and who may not use one.
+    assert postgres.sql("create role guest login") == 0
+    for database in [postgres.database(), url]:
+        code, said = storage("check", database.replace("mayfly@", "guest@"))
+        assert code == 1 and "the user lacks a right" in said
 
 
 def test_a_crash_loses_no_acknowledged_write(postgres, tmp_path):

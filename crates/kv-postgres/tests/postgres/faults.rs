@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mayfly_base::SystemClock;
 use mayfly_base::testing::wait_until;
+use mayfly_base::{ErrorCode, SystemClock};
 use mayfly_kv::{
     Direction, Engine, Guard, InsertCheck, KeyRange, Keyspace, KvError, KvResult, ScanLimit,
     TxnOptions,
@@ -280,6 +280,28 @@ fn when_all_connections_are_in_use_a_call_fails_at_its_deadline() {
     let (first, reader) = (engine.hold().unwrap(), engine.hold().unwrap());
     assert_eq!(first.begin().err(), Some(KvError::TooOld));
     assert_eq!(reader.begin().unwrap().get(RECORD, b"k", &mut |_| ()), Ok(true));
+}
+
+#[test]
+fn a_killed_operation_does_not_wait_for_a_connection() {
+    let deadline = Duration::from_secs(30);
+    let options = PostgresOptions { connections: 2, deadline, ..store::fresh() };
+    let engine = PostgresEngine::open(&store::shared().url(), options).unwrap();
+    let reader = || in_operation(|| engine.begin(TxnOptions::READ_ONLY).unwrap());
+    let _all = [reader(), reader()];
+    let op = OpCtx::detached(Arc::new(SystemClock::new()));
+    let begun = Instant::now();
+    let refused = thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let _entered = current::enter(Current { op: Some(op.clone()) });
+            engine.begin(TxnOptions::READ_ONLY).err()
+        });
+        thread::sleep(Duration::from_millis(50));
+        op.kill(ErrorCode::Interrupted);
+        waiting.join().unwrap()
+    });
+    assert_eq!(refused, Some(KvError::Timeout));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[test]

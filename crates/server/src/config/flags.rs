@@ -57,7 +57,7 @@ pub struct Flags {
     /// URL of the PostgreSQL database, for the engine postgres
     #[arg(long = "storageUrl", value_name = "URL", global = true)]
     pub(super) storage_url: Option<String>,
-    /// Most connections to that database for transactions and snapshots [default: 32]
+    /// Most connections to that database for which operations queue [default: 32]
     #[arg(long = "storageConnections", value_name = "NUMBER")]
     pub(super) storage_connections: Option<String>,
     /// Memory for cached blocks and unflushed writes, in GB [default: a quarter of the memory]

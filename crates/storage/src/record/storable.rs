@@ -66,7 +66,8 @@ pub(crate) fn check_clustered_key(options: &DocBuf, key: &[u8]) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "the key of an '_id' in a clustered collection must have at most {MAX_CLUSTERED_KEY_BYTES} bytes, but has {}",
+        "the key of an '_id' in a clustered collection must have at most \
+         {MAX_CLUSTERED_KEY_BYTES} bytes, but has {}",
         key.len()
     );
     Err(Error::new(ErrorCode(5_894_900), text))

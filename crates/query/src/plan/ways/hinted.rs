@@ -82,8 +82,8 @@ fn hinted(input: &PlanInput<'_>, hint: &Hint) -> Result<Option<Arc<Index>>> {
     let (first, second) = (named.next(), named.next());
     if let (Some(first), Some(second)) = (&first, &second) {
         let text = format!(
-            "error processing query: planner returned error :: caused by :: Hint matched multiple indexes, \
-             must hint by index name. Matched: {} and {}",
+            "error processing query: planner returned error :: caused by :: \
+             Hint matched multiple indexes, must hint by index name. Matched: {} and {}",
             first.spec.name(),
             second.spec.name()
         );

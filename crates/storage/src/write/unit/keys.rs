@@ -88,6 +88,7 @@ impl WriteUnit<'_> {
         Ok(())
     }
 
+    /// [`key_error`] for an index of the unit's collection.
     #[cold]
     pub(super) fn key_error(&self, error: KvError, index: &str, key: &[u8]) -> Error {
         key_error(self.context.core, error, (self.ns, index), key)
@@ -168,7 +169,8 @@ pub(crate) fn key_error(
     }
     let length = key.len();
     let text = format!(
-        "Btree::insert: key too large to index, failing {ns} {index} {length} {{ the storage takes {most} bytes }}"
+        "Btree::insert: key too large to index, failing {ns} {index} {length} \
+         {{ the storage takes {most} bytes }}"
     );
     Error::new(ErrorCode::OBSOLETE_KeyTooLong, text)
 }
