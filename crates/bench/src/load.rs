@@ -260,6 +260,7 @@ mod tests {
             start_documents: 0,
             rate: None,
             connections: None,
+            csv: None,
         }
     }
 

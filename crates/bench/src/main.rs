@@ -86,6 +86,9 @@ struct Flags {
     /// Write the figures to this file, too
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
+    /// Write the course in time of the load `ttl-mass` to this file, as comma-separated values
+    #[arg(long, value_name = "FILE", global = true)]
+    csv: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -159,6 +162,7 @@ impl Flags {
             start_documents: if self.quick { 200_000 } else { 2_000_000 },
             rate: self.rate,
             connections: self.connections,
+            csv: self.csv.clone(),
         }
     }
 

@@ -215,8 +215,13 @@ pub(crate) fn number(row: &Row, at: usize) -> KvResult<i64> {
     row.try_get(at).map_err(|error| unreadable(&error))
 }
 
+/// A column with a truth value.
+pub(crate) fn flag(row: &Row, at: usize) -> KvResult<bool> {
+    row.try_get(at).map_err(|error| unreadable(&error))
+}
+
 fn is_marked(row: &Row) -> KvResult<bool> {
-    row.try_get(2).map_err(|error| unreadable(&error))
+    flag(row, 2)
 }
 
 fn unreadable(error: &tokio_postgres::Error) -> KvError {

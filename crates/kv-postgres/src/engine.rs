@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Row;
 
 use crate::connection::{Connector, Params};
-use crate::cursor::{column, number, optional_column};
+use crate::cursor::{column, flag, number, optional_column};
 use crate::failure::Failure;
 use crate::held::{HeldSessions, MAX_AGE, PostgresHeld};
 use crate::open_error::OpenError;
@@ -252,7 +252,7 @@ impl Engine for PostgresEngine {
         let most = max.clamp(1, SWEEP_MAX) as i64;
         let params: Params<'_> = &[&range.start, &range.end, &most];
         let rows = self.store.query_once(Sql::Sweep(keyspace), params)?;
-        let more = rows.first().is_some_and(|row| row.try_get(0).unwrap_or(true));
+        let more = rows.first().map_or(Ok(false), |row| flag(row, 0))?;
         Ok(if more { SweepEnd::More } else { SweepEnd::Done })
     }
 

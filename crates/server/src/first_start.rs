@@ -26,6 +26,7 @@ use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
 use crate::Config;
+use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 
 /// The marker file in the data folder during the first start.
@@ -88,7 +89,7 @@ impl FirstStart {
             return Err(anyhow!(
                 "an earlier first start, which creates the first user and runs scripts, did not finish"
             ))
-            .context(failure("empty the data folder, and start again"));
+            .context(failure(start_over(config)));
         }
         if self.user.is_none() && self.scripts()?.is_empty() {
             return Ok(false);
@@ -120,11 +121,11 @@ impl FirstStart {
     ///
     /// # Errors
     /// A script cannot be run, or fails.
-    pub(crate) fn run_scripts(&self, port: u16) -> anyhow::Result<()> {
+    pub(crate) fn run_scripts(&self, port: u16, config: &Config) -> anyhow::Result<()> {
         for script in self.scripts()? {
             tracing::info!(script = %script.display(), "running a script of the first start");
             self.run_script(&script, port).with_context(|| {
-                let advice = "correct the script, empty the data folder, and start again";
+                let advice = format!("correct the script, {}", start_over(config));
                 let tried = format!("cannot run the script {}", script.display());
                 Failure::new(FailureKind::General, tried, advice)
             })?;
@@ -193,6 +194,16 @@ impl FirstStart {
 
 fn failure(advice: &str) -> Failure {
     Failure::new(FailureKind::General, "cannot finish the first start", advice)
+}
+
+/// What the operator has to do after a first start that failed.
+fn start_over(config: &Config) -> &'static str {
+    match config.engine {
+        EngineChoice::Postgres => {
+            "drop the schema mayflydb from the database, empty the data folder, and start again"
+        }
+        EngineChoice::Rocksdb | EngineChoice::Memory => "empty the data folder, and start again",
+    }
 }
 
 /// The path of the marker file; `None` if data is in memory only.

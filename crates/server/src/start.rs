@@ -248,8 +248,8 @@ async fn prepare(
         tasks.spawn(accept(listener.clone(), local.clone()));
     }
     let port = listeners.first().and_then(|listener| listener.local_addr().ok());
-    let scripts = first.clone();
-    let run = move || scripts.run_scripts(port.map_or(0, |address| address.port()));
+    let (scripts, options) = (first.clone(), config.clone());
+    let run = move || scripts.run_scripts(port.map_or(0, |address| address.port()), &options);
     tokio::task::spawn_blocking(run).await.context("running scripts was interrupted")??;
     tasks.shutdown().await;
     first.end(config)

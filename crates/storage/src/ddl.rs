@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use change_index::options_before;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
-use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
+use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc};
 use mayfly_work::current::spend;
 
@@ -279,20 +279,20 @@ impl Store {
         let mut command = DocBuilder::new();
         command.append("create", ns.collection()).append_all(state.options.as_doc());
         let command = command.finish();
-        let ready = |txn: &mut dyn Txn, spec: &IndexSpec| {
-            let index = new_index(self.new_id(view, txn)?, spec.clone(), &*self.filters)?;
+        let ready = |spec: &IndexSpec| {
+            let index = new_index(self.new_id()?, spec.clone(), &*self.filters)?;
             index.runtime.ready.store(true, Ordering::Release);
             Ok::<_, Error>(Arc::new(index))
         };
         let _definition = self.definitions.changing(ns, Definition::Created);
         let id = self.change_in(view, |txn, oplog| {
-            let id = self.new_id(view, txn)?;
+            let id = self.new_id()?;
             state.indexes = Vec::new();
             for spec in own.iter().chain(further) {
-                state.indexes.push(ready(txn, spec)?);
+                state.indexes.push(ready(spec)?);
             }
             if !self.is_clustered(&state) {
-                state.id_index = Some(ready(txn, &id_index_spec(collation.as_ref())?)?);
+                state.id_index = Some(ready(&id_index_spec(collation.as_ref())?)?);
             }
             put_collection(txn, id, ns, &uuid, &state)?;
             if logging == Logging::On {
@@ -392,18 +392,6 @@ impl Store {
             })?;
         }
         Ok(!all.is_empty())
-    }
-
-    /// A new id. While a transaction of several statements is open, others allocate further ids, so
-    /// it takes its ids at once in a transaction of their own.
-    fn new_id(&self, view: &ReadView, txn: &mut dyn Txn) -> Result<u64> {
-        if !view.in_transaction() {
-            return self.catalog.new_id(txn);
-        }
-        let mut own = self.engine().begin(TxnOptions::default()).map_err(from_kv)?;
-        let id = self.catalog.new_id(&mut *own)?;
-        own.commit().map_err(from_kv)?;
-        Ok(id)
     }
 }
 

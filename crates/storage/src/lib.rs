@@ -16,6 +16,7 @@ pub mod policy;
 mod read;
 mod record;
 mod session;
+mod shared;
 mod store;
 mod sweep;
 #[cfg(test)]

@@ -253,19 +253,18 @@ impl Store {
         Ok(committed_at)
     }
 
-    /// Loads the counts of the last clean close, and the first free record numbers. The counts are
-    /// removed, except where units write them, so that there are none after a crash.
+    /// Loads the counts of the last clean close. They are removed, except where units write them,
+    /// so that there are none after a crash.
     fn load_counts(&self) -> Result<()> {
         let all = self.catalog.all();
         let by_id: HashMap<u64, &Arc<Collection>> =
             all.values().map(|collection| (collection.id(), collection)).collect();
         let kept = |id: &u64| by_id.get(id).is_some_and(|it| it.capped().is_some());
-        let (found, numbers) = self.change(|txn, _| {
+        let found = self.change(|txn, _| {
             let found = rows(txn, b'k')?;
-            let numbers = rows(txn, b'r')?;
             // The number belongs to a collection of a transaction that was not committed; its id is
             // not reused.
-            for (id, _) in numbers.iter().filter(|(id, _)| !by_id.contains_key(id)) {
+            for (id, _) in rows(txn, b'r')?.iter().filter(|(id, _)| !by_id.contains_key(id)) {
                 txn.delete(Keyspace::Catalog, &catalog_key::numbers(*id), Guard::Checked)
                     .map_err(from_kv)?;
             }
@@ -273,19 +272,8 @@ impl Store {
                 txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked)
                     .map_err(from_kv)?;
             }
-            Ok((found, numbers))
+            Ok(found)
         })?;
-        for (id, value) in &numbers {
-            let next = value.as_slice().try_into().map(u64::from_be_bytes);
-            match (by_id.get(id), next) {
-                (Some(collection), Ok(next)) => collection.numbers.go_on_at(next),
-                (None, _) => {}
-                (Some(_), Err(_)) => {
-                    let text = "the record numbers of a collection in the catalog cannot be read";
-                    return Err(Error::new(ErrorCode::DataCorruptionDetected, text));
-                }
-            }
-        }
         for collection in by_id.values() {
             collection.counts.retired_unknown(self.oplog.clock.last());
         }
@@ -309,11 +297,7 @@ impl Store {
                 // Waits for a unit that began before the close. If one hangs, the next start counts
                 // again.
                 let Some(_no_writers) = collection.state.try_write_for(LAST_UNIT) else { continue };
-                if let Some(next) = collection.numbers.unused() {
-                    let key = catalog_key::numbers(collection.id());
-                    txn.put(Keyspace::Catalog, &key, &next.to_be_bytes(), Guard::Checked)
-                        .map_err(from_kv)?;
-                }
+                collection.numbers.give_back(txn)?;
                 if let Some(row) =
                     collection.counts.row(collection.capped.first(), self.oplog.cut())
                 {

@@ -3,6 +3,7 @@
 mod expiry;
 mod faults;
 mod log;
+mod two_stores;
 
 use crate::isolation::ReadView;
 use std::ops::ControlFlow;

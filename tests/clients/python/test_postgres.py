@@ -78,6 +78,15 @@ def test_starts_that_are_refused(postgres, tmp_path):
     assert node.end() == 0
 
 
+def test_a_first_start_that_failed_names_the_schema_to_drop(postgres, tmp_path):
+    url, scripts = postgres.database(), tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "a.sh").write_text("exit 3\n")
+    for sentence in ["cannot run the script", "did not finish"]:
+        code, said = Node(tmp_path / "node", url, "--initFolder", scripts).refused()
+        assert code == 1 and sentence in said and "drop the schema mayflydb" in said
+
+
 def storage(action, url):
     """Runs `mayflydb storage`; gives its exit code, and what it said."""
     command = [os.environ["MAYFLYDB_BIN"], "storage", action, "--storageUrl", url]

@@ -5,6 +5,7 @@ mod bulk;
 mod expiry;
 mod idle;
 mod ids;
+mod mass;
 mod measurements;
 mod overload;
 mod plans;
@@ -16,6 +17,7 @@ mod ttl;
 mod update;
 mod ycsb;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -45,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) rate: Option<f64>,
     /// Instead of the load's own number of connections.
     pub(crate) connections: Option<usize>,
+    /// Where a load that has a course in time writes it.
+    pub(crate) csv: Option<PathBuf>,
 }
 
 /// One load.
@@ -145,6 +149,7 @@ pub(crate) const ALL: &[Work] = &[
     named_only("ids-ttl-object", "TTL deletion, 2 indexes, ObjectIds", ids::expire_object),
     named_only("ids-ttl-uuid", "TTL deletion, 2 indexes, UUID strings", ids::expire_uuid),
     named_only("ids-memory", "5,000,000 UUID strings, 2 scans, 2 builds", ids::memory),
+    named_only("ttl-mass", "mass expiry beside YCSB A, by seconds", mass::expire),
     named_only("overload", "finds by _id beside attacks", overload::overload),
 ];
 

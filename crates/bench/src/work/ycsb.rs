@@ -20,7 +20,7 @@ use crate::wire::{Request, first_batch};
 use crate::zipf::Zipf;
 
 const GROWING: &str = "records_growing";
-const CONNECTIONS: usize = 4;
+pub(super) const CONNECTIONS: usize = 4;
 /// Longest scan of E.
 const MAX_SCAN: u32 = 100;
 /// So many of the newest records may still be on their way.
@@ -35,9 +35,20 @@ struct Mix {
 }
 
 const READS: Mix = Mix { updates: 0, inserts: 0, scans: 0 };
+const MIX_OF_A: Mix = Mix { updates: 50, ..READS };
 
 pub(super) fn a(target: &Target, plan: &Plan) -> Result<Measured> {
-    run(target, plan, RECORDS, Mix { updates: 50, ..READS })
+    run(target, plan, RECORDS, MIX_OF_A)
+}
+
+/// The records that A asks for.
+pub(super) fn load(target: &Target, plan: &Plan) -> Result<()> {
+    load_records(target, RECORDS, plan.records)
+}
+
+/// Makes the connections of A, by their number, beside another load.
+pub(super) fn askers_of_a(plan: &Plan) -> Result<impl Fn(usize) -> Box<dyn Caller> + use<>> {
+    askers(plan, RECORDS, MIX_OF_A)
 }
 
 pub(super) fn e(target: &Target, plan: &Plan) -> Result<Measured> {
@@ -52,8 +63,21 @@ pub(super) fn e_large(target: &Target, plan: &Plan) -> Result<Measured> {
 
 fn run(target: &Target, plan: &Plan, collection: &'static str, mix: Mix) -> Result<Measured> {
     load_records(target, collection, plan.records)?;
+    let load = Load::new(plan, CONNECTIONS, askers(plan, collection, mix)?);
+    let measured = load::run(target, plan, &load)?;
+    if collection == GROWING {
+        drop_collection(&mut target.client()?, GROWING)?;
+    }
+    Ok(measured)
+}
+
+fn askers(
+    plan: &Plan,
+    collection: &'static str,
+    mix: Mix,
+) -> Result<impl Fn(usize) -> Box<dyn Caller> + use<>> {
     let (zipf, newest) = (Zipf::new(plan.records)?, Arc::new(AtomicU32::new(plan.records)));
-    let load = Load::new(plan, CONNECTIONS, |number| {
+    Ok(move |number| -> Box<dyn Caller> {
         Box::new(Asker {
             collection,
             mix,
@@ -63,12 +87,7 @@ fn run(target: &Target, plan: &Plan, collection: &'static str, mix: Mix) -> Resu
             record: Record::new(),
             asked: Asked::Read(0),
         })
-    });
-    let measured = load::run(target, plan, &load)?;
-    if collection == GROWING {
-        drop_collection(&mut target.client()?, GROWING)?;
-    }
-    Ok(measured)
+    })
 }
 
 /// One of the connections.
@@ -204,7 +223,7 @@ mod tests {
         assert!((140..260).contains(&inserts), "{inserts}");
         assert_eq!(lengths.len() + inserts, all.len());
         assert_eq!((lengths.iter().min(), lengths.iter().max()), (Some(&1), Some(&100)));
-        let updates = asked(Mix { updates: 50, ..READS });
+        let updates = asked(MIX_OF_A);
         let updates = updates.iter().filter(|asked| matches!(asked, Asked::Update(_))).count();
         assert!((1900..2100).contains(&updates), "{updates}");
     }

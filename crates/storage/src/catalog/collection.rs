@@ -18,7 +18,6 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::catalog::counts::Counts;
 use crate::catalog::held::HeldRecords;
-use crate::catalog::numbers::Numbers;
 use crate::catalog::ranked::{Rank, Ranked};
 use crate::catalog::{
     Attached, CappedRuntime, CollectionState, Index, Policy, Settings, UseCounter, VisibleIndexes,
@@ -26,7 +25,8 @@ use crate::catalog::{
 };
 use crate::policy::PolicyRuntime;
 use crate::record::IdKey;
-use crate::record::layout::id_key_in;
+use crate::record::layout::{catalog_key, id_key_in};
+use crate::shared::Sequence;
 use crate::timeseries::OpenBuckets;
 
 /// A collection's state, locked shared.
@@ -60,7 +60,7 @@ pub struct Collection {
     pub(crate) held: HeldRecords,
     pub(crate) capped: CappedRuntime,
     /// The source of record numbers, if records are numbered.
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: Sequence,
     /// How often plans have used the index on `_id`, or the order of the records instead of it.
     pub id_uses: UseCounter,
     /// Index filters, attached by the query layer.
@@ -73,6 +73,11 @@ pub struct Collection {
     ttl: Arc<PolicyRuntime>,
     /// Units committed since the start of the server.
     pub(crate) commits: AtomicU64,
+}
+
+/// How many record numbers a reservation includes beyond those that are needed.
+fn further_numbers(first: u64) -> u64 {
+    (first / 4).clamp(1024, 1 << 16)
 }
 
 impl Collection {
@@ -102,7 +107,7 @@ impl Collection {
             counts: Counts::default(),
             held: HeldRecords::default(),
             capped: CappedRuntime::default(),
-            numbers: Numbers::default(),
+            numbers: Sequence::new(catalog_key::numbers(id), further_numbers),
             id_uses: UseCounter::default(),
             index_filters: Attached::default(),
             cached_plans: Attached::default(),

@@ -40,6 +40,14 @@ impl Core {
         &*self.engine
     }
 
+    /// A new id for a collection or an index.
+    ///
+    /// # Errors
+    /// Errors of the engine and of the operation's deadline.
+    pub(crate) fn new_id(&self) -> Result<u64> {
+        self.catalog.new_id(self.engine())
+    }
+
     /// Whether the byte store is in another process, so that each call that reads is a round trip.
     pub fn is_remote(&self) -> bool {
         self.engine.caps().is_remote

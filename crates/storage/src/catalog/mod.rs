@@ -6,7 +6,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -22,6 +22,7 @@ use crate::index::FilterCompiler;
 use crate::index::spec::IndexSpec;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+use crate::shared::Sequence;
 
 use ranked::{Rank, Ranked};
 
@@ -36,7 +37,6 @@ mod held;
 mod history;
 mod id_hints;
 mod index;
-pub(crate) mod numbers;
 mod open;
 mod open_places;
 mod policy;
@@ -66,6 +66,8 @@ pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
 
 /// The format that this version writes.
 const FORMAT: i32 = 3;
+/// How many ids a reservation includes beyond the one that is needed.
+const FURTHER_IDS: u64 = 63;
 /// How often writing the format mark is retried.
 const MAX_FORMAT_TRIES: usize = 100;
 
@@ -83,7 +85,8 @@ pub(crate) type CatalogLock<'c> = Ranked<MutexGuard<'c, ()>>;
 /// The catalog in memory.
 pub(crate) struct Catalog {
     map: ArcSwap<Namespaces>,
-    next_id: AtomicU64,
+    /// The ids of collections and indexes.
+    ids: Sequence,
     /// Held during every change; see [`Catalog::lock`].
     pub(crate) changing: Mutex<()>,
     /// Held while the ranges of dropped objects are cleared.
@@ -101,11 +104,6 @@ impl Catalog {
     pub(crate) fn load(engine: &dyn Engine, filters: &dyn FilterCompiler) -> Result<Catalog> {
         check_format(engine)?;
         let txn = engine.begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
-        let mut next_id = 1;
-        txn.get(Keyspace::Catalog, catalog_key::NEXT_ID, &mut |value| {
-            next_id = value.try_into().map_or(1, u64::from_be_bytes);
-        })
-        .map_err(from_kv)?;
         let mut map = Namespaces::default();
         let settings = Arc::default();
         for (id, bytes) in rows(&*txn, b'c')? {
@@ -118,7 +116,7 @@ impl Catalog {
         let dropped = rows(&*txn, b'd')?.into_iter().map(|(id, _)| id).collect();
         Ok(Catalog {
             map: ArcSwap::from_pointee(map),
-            next_id: AtomicU64::new(next_id),
+            ids: Sequence::new(catalog_key::NEXT_ID.to_vec(), |_| FURTHER_IDS),
             changing: Mutex::new(()),
             sweeping: Mutex::new(()),
             dropped: Mutex::new(dropped),
@@ -198,12 +196,12 @@ impl Catalog {
         fed.filter_map(|index| Some(index.feed()?.row()?.position)).max().unwrap_or(0)
     }
 
-    /// A new id, which becomes durable with the transaction.
-    pub(crate) fn new_id(&self, txn: &mut dyn Txn) -> Result<u64> {
-        let id = self.next_id.fetch_add(1, Ordering::AcqRel);
-        let next = (id + 1).to_be_bytes();
-        txn.put(Keyspace::Catalog, catalog_key::NEXT_ID, &next, Guard::Derived).map_err(from_kv)?;
-        Ok(id)
+    /// A new id, which is not used again even if the caller's transaction fails.
+    ///
+    /// # Errors
+    /// As [`Sequence::take`].
+    pub(crate) fn new_id(&self, engine: &dyn Engine) -> Result<u64> {
+        self.ids.take(1, engine)
     }
 }
 

@@ -246,7 +246,7 @@ impl Store {
         let mut changed = state.clone();
         self.change_in(view, |txn, oplog| {
             for spec in &specs {
-                let index = new_index(self.new_id(view, txn)?, spec.clone(), &*self.filters)?;
+                let index = new_index(self.new_id()?, spec.clone(), &*self.filters)?;
                 index.runtime.ready.store(true, Ordering::Release);
                 if spec.expire_after().is_some() {
                     index.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
@@ -279,7 +279,7 @@ impl Store {
             changed = state.clone();
             building.clear();
             for spec in &specs {
-                let id = self.catalog.new_id(txn)?;
+                let id = self.new_id()?;
                 let index = Arc::new(new_index(id, spec.clone(), &*self.filters)?);
                 index.runtime.visible_since.store(u64::MAX, Ordering::Release);
                 if spec.expire_after().is_some() {

@@ -33,7 +33,7 @@ impl Store {
     /// fill. Readers of the old one end, because it lacks documents.
     pub(super) fn build_again(&self, collection: &Collection, old: &Index) -> Result<()> {
         let _changing = self.catalog.lock()?;
-        let id = self.change(|txn, _| self.catalog.new_id(txn))?;
+        let id = self.new_id()?;
         let mut state = collection.change_state()?;
         self.check_open()?;
         collection.check_alive()?;

@@ -224,8 +224,7 @@ impl<'s> WriteUnit<'s> {
             validation.check_insert(self.ns, document, &self.write_time())?;
         }
         if self.collection.is_numbered() {
-            let (engine, collection) = (self.context.core.engine(), self.collection);
-            let number = collection.numbers.take(1, engine, collection.id())?;
+            let number = self.collection.numbers.take(1, self.context.core.engine())?;
             return self.insert_as(&number.to_be_bytes(), id, document);
         }
         let key = self.collection.id_key(id);

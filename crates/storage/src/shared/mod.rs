@@ -1,0 +1,8 @@
+//! What several stores over one engine must agree on.
+//!
+//! Each store keeps copies in memory. What is decided here is decided by rows of the engine, so
+//! that stores in other processes decide the same.
+
+mod sequence;
+
+pub(crate) use sequence::Sequence;
