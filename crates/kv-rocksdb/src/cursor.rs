@@ -25,7 +25,7 @@ impl<'s> RocksCursor<'s> {
         keyspace: Keyspace,
         range: &KeyRange,
     ) -> RocksCursor<'s> {
-        let mut iterator = iterator(store, snapshot, keyspace, range);
+        let mut iterator = iterator(store, snapshot, (keyspace, range), false);
         iterator.seek_to_first();
         RocksCursor { iterator, direction: Direction::Forward, walk: None }
     }
@@ -36,8 +36,8 @@ impl<'s> RocksCursor<'s> {
         snapshot: &StoreSnapshot,
         request: ScanRequest<'_>,
     ) -> RocksCursor<'s> {
-        let ScanRequest { keyspace, range, direction, .. } = request;
-        let mut iterator = iterator(store, snapshot, keyspace, range);
+        let ScanRequest { keyspace, range, direction, limit } = request;
+        let mut iterator = iterator(store, snapshot, (keyspace, range), limit.passing);
         match direction {
             Direction::Forward => iterator.seek_to_first(),
             Direction::Backward => iterator.seek_to_last(),
@@ -78,10 +78,11 @@ impl<'s> RocksCursor<'s> {
 fn iterator<'s>(
     store: &'s Store,
     snapshot: &StoreSnapshot,
-    keyspace: Keyspace,
-    range: &KeyRange,
+    (keyspace, range): (Keyspace, &KeyRange),
+    passing: bool,
 ) -> DBRawIteratorWithThreadMode<'s, DB> {
     let mut options = snapshot.scan_options();
+    options.fill_cache(!passing);
     options.set_iterate_lower_bound(range.start.as_slice());
     options.set_iterate_upper_bound(range.end.as_slice());
     store.db.raw_iterator_cf_opt(&store.family(keyspace), options)

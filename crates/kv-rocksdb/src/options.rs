@@ -38,14 +38,18 @@ const MB: usize = 1 << 20;
 /// * A memtable remembers for each prefix of keys where the last one was inserted, and searches the
 ///   place of the next one from there. The prefix is the id of an object, or the upper bytes of a
 ///   timestamp.
-fn further_options(keyspace: Keyspace) -> &'static str {
-    match keyspace {
+/// * The blocks of a deleted file leave the cache with it, as long as more than a third of those
+///   tried are in the cache. Otherwise they stay until the cache is full, so that a server with few
+///   data and many writes takes as much memory as the cache may have.
+fn further_options(keyspace: Keyspace) -> String {
+    let of_family = match keyspace {
         Keyspace::Oplog => {
             "bottommost_file_compaction_delay=315360000;memtable_insert_with_hint_prefix_extractor=fixed:2"
         }
         Keyspace::Record | Keyspace::Index => "memtable_insert_with_hint_prefix_extractor=fixed:8",
         Keyspace::Versions | Keyspace::Catalog | Keyspace::Session => "",
-    }
+    };
+    format!("uncache_aggressiveness=110;{of_family}")
 }
 
 /// Each log file records the length of the previous one, which `log_tail` reads. The Rust interface
@@ -220,7 +224,7 @@ pub(crate) fn database(
 /// Options of one keyspace's column family.
 pub(crate) fn column_family(keyspace: Keyspace, shared: &SharedResources) -> Options {
     let mut cf = Options::default();
-    match cf.get_options_from_string(further_options(keyspace)) {
+    match cf.get_options_from_string(&further_options(keyspace)) {
         Ok(options) => cf = options,
         Err(error) => {
             tracing::warn!(%error, family = keyspace.name(), "RocksDB rejects options, and writes cost more")

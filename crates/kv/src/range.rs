@@ -81,18 +81,22 @@ pub struct ScanLimit {
     pub bytes: usize,
     /// The rows of the first page, if an engine reads in pages.
     pub page: usize,
+    /// Whether the entries will probably not be read again soon. An engine reads them without
+    /// keeping them in its cache, where they would replace what clients read.
+    pub passing: bool,
 }
 
 impl ScanLimit {
     /// A scan with this limit never pauses; the visitor may break off soon.
-    pub const NONE: ScanLimit = ScanLimit { rows: usize::MAX, bytes: usize::MAX, page: FIRST_PAGE };
+    pub const NONE: ScanLimit =
+        ScanLimit { rows: usize::MAX, bytes: usize::MAX, page: FIRST_PAGE, passing: false };
 
     /// A scan with this limit never pauses, and the visitor wants all entries.
     pub const ALL: ScanLimit = ScanLimit { page: MAX_PAGE, ..ScanLimit::NONE };
 
     /// A limit on the number of entries, of which the visitor wants all.
     pub const fn rows(rows: usize) -> ScanLimit {
-        ScanLimit { rows, bytes: usize::MAX, page: page_of(rows) }
+        ScanLimit { rows, page: page_of(rows), ..ScanLimit::NONE }
     }
 
     /// A scan that never pauses, for a visitor that probably wants this many entries.
@@ -104,6 +108,12 @@ impl ScanLimit {
     #[must_use]
     pub const fn bytes(self, bytes: usize) -> ScanLimit {
         ScanLimit { bytes, ..self }
+    }
+
+    /// The same for entries that will probably not be read again soon.
+    #[must_use]
+    pub const fn passing(self) -> ScanLimit {
+        ScanLimit { passing: true, ..self }
     }
 }
 

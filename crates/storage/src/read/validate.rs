@@ -205,7 +205,7 @@ impl ValidationRun<'_> {
         let mut range = object_range(id);
         loop {
             let mut failed = Ok(());
-            let (forward, all) = (Direction::Forward, ScanLimit::ALL);
+            let (forward, all) = (Direction::Forward, ScanLimit::ALL.passing());
             let end = snapshot.txn.scan(keyspace, &range, forward, all, &mut |key, value| {
                 failed = self.step().and_then(|()| visit(self, &key[8..], value));
                 if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

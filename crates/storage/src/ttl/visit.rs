@@ -135,7 +135,7 @@ impl Visit<'_> {
             let left =
                 if target > 0 { (target - progress.deleted).max(1) as usize } else { usize::MAX };
             let mut found: Vec<(RecordKey, RecordKey)> = Vec::new();
-            let limit = ScanLimit::rows(SCAN_ENTRIES.min(left).min(self.paced_entries()));
+            let limit = ScanLimit::rows(SCAN_ENTRIES.min(left).min(self.paced_entries())).passing();
             let snapshot = self.store.latest()?;
             let mut see = |position: &[u8], record_key: &[u8]| {
                 found.push((position.to_vec(), record_key.to_vec()));

@@ -24,7 +24,8 @@ const SCANNING: &str = "Index Build: scanning collection";
 /// A document with more keys in one index is processed separately.
 const MANY_KEYS: usize = 256;
 /// The size of a page.
-const PAGE: ScanLimit = ScanLimit::rows(if cfg!(test) { 7 } else { 10_000 }).bytes(16 << 20);
+const PAGE: ScanLimit =
+    ScanLimit::rows(if cfg!(test) { 7 } else { 10_000 }).bytes(16 << 20).passing();
 
 impl Build<'_> {
     /// For each index: ordered values -> record key and type bits, as in a unique index. Equal

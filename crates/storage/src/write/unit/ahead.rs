@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use mayfly_base::Result;
-use mayfly_kv::{FIRST_PAGE, Keyspace, KvError, NamedKey, next_page};
+use mayfly_kv::{FIRST_PAGE, Keyspace, KvError, NamedKey, ScanLimit, next_page};
 
 use super::WriteUnit;
 use super::identity::owner_of;
@@ -61,7 +61,7 @@ impl WriteUnit<'_> {
             return Ok(());
         }
         // Another transaction may have locked a record, but the unit may end before that one.
-        let found = self.read_many_locked(&keys)?.unwrap_or_default();
+        let found = self.read_many_locked(&keys, ScanLimit::ALL)?.unwrap_or_default();
         let found = keys.iter().map(|key| key.to_vec()).zip(found);
         self.ahead.records.extend(found.filter_map(|(key, stored)| Some((key, stored?))));
         Ok(())

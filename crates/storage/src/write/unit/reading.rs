@@ -89,7 +89,8 @@ impl WriteUnit<'_> {
         &mut self,
         record_keys: &[&[u8]],
     ) -> Result<Vec<Option<StoredDocument>>> {
-        let found = self.read_many_locked(record_keys)?;
+        // What is deleted need not stay in a cache.
+        let found = self.read_many_locked(record_keys, ScanLimit::ALL.passing())?;
         let found = found.ok_or_else(|| from_kv(KvError::Conflict))?;
         if record_keys.len() > 1 {
             self.pending.kept.expect_several();
@@ -99,15 +100,16 @@ impl WriteUnit<'_> {
         Ok(found)
     }
 
-    /// As [`WriteUnit::read_many`]; `None` if another transaction has locked one of them.
+    /// As [`WriteUnit::read_many`], with this limit of scans; `None` if another transaction has locked one of them.
     pub(super) fn read_many_locked(
         &mut self,
         record_keys: &[&[u8]],
+        limit: ScanLimit,
     ) -> Result<Option<Vec<Option<StoredDocument>>>> {
         let id = self.collection.id();
         let keys: Vec<_> = record_keys.iter().map(|record_key| prefixed(id, record_key)).collect();
         let found = match Neighbours::of(record_keys) {
-            Some(neighbours) => self.read_neighbours(&keys, neighbours),
+            Some(neighbours) => self.read_neighbours(&keys, neighbours, limit),
             None => self.look_up_many(&keys),
         };
         match found {
@@ -138,6 +140,7 @@ impl WriteUnit<'_> {
         &mut self,
         keys: &[Vec<u8>],
         Neighbours { order, first, last }: Neighbours,
+        limit: ScanLimit,
     ) -> Result<Vec<Option<StoredDocument>>> {
         // All locks are taken before the read, so that no other writer changes what it finds.
         for key in keys {
@@ -164,7 +167,7 @@ impl WriteUnit<'_> {
             };
             let scanned = self
                 .txn
-                .scan(Keyspace::Record, &range, Direction::Forward, ScanLimit::ALL, see)
+                .scan(Keyspace::Record, &range, Direction::Forward, limit, see)
                 .map_err(from_kv)?;
             match scanned {
                 ScanEnd::Exhausted => return damaged.map_or(Ok(found), Err),
