@@ -24,6 +24,7 @@ mod figures;
 mod latency;
 mod launch;
 mod load;
+mod plot;
 mod process;
 mod run;
 mod series;
@@ -86,7 +87,8 @@ struct Flags {
     /// Write the figures to this file, too
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
-    /// Write the course in time of the load `ttl-mass` to this file, as comma-separated values
+    /// Write the course in time of the load `ttl-mass` to this file, as comma-separated values, and a
+    /// plot of it beside the file (.svg)
     #[arg(long, value_name = "FILE", global = true)]
     csv: Option<PathBuf>,
     #[command(subcommand)]

@@ -26,6 +26,7 @@ use crate::schema;
 use crate::settle::{Tokens, Unsettled};
 use crate::sql::Sql;
 use crate::txn::{CAPS, MAX_TRIES, PostgresTxn, part_of, show};
+use crate::wait::Patience;
 
 /// Threads that move bytes between sockets and the threads of operations.
 const NETWORK_THREADS: usize = 2;
@@ -33,6 +34,8 @@ const NETWORK_THREADS: usize = 2;
 const SWEEP_MAX: usize = 10_000;
 /// Entries of a range whose sizes are added; the rest is estimated.
 const SIZED_ENTRIES: i64 = 10_000;
+/// How long a VACUUM may take.
+const LONGEST_VACUUM: Duration = Duration::from_secs(86_400);
 /// How much longer the server keeps an idle transaction than the engine uses it.
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -286,6 +289,21 @@ impl Engine for PostgresEngine {
         let plan = self.store.simple_once(&explain)?;
         let estimated = plan.iter().flatten().find_map(|plan| estimated_rows(plan)).unwrap_or(0);
         Ok(bytes / SIZED_ENTRIES as u64 * estimated.max(SIZED_ENTRIES as u64))
+    }
+
+    /// Each table has a VACUUM on a connection of its own, which cannot be in a transaction.
+    fn vacuum(&self, keyspaces: &[Keyspace]) -> KvResult<()> {
+        let connection = self.store.pool.connect(self.store.deadline())?;
+        connection
+            .simple("set statement_timeout = 0", self.store.deadline())
+            .map_err(Failure::into_kv)?;
+        for keyspace in keyspaces {
+            let vacuum = format!("vacuum \"{}\".\"{}\"", self.store.schema, keyspace.name());
+            let call = connection.plain_call(&vacuum);
+            let deadline = Instant::now() + LONGEST_VACUUM;
+            connection.wait(call, deadline, Patience::WhileWanted).map_err(Failure::into_kv)?;
+        }
+        Ok(())
     }
 
     fn checkpoint(&self, _: &Path) -> KvResult<()> {

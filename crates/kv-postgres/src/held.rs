@@ -16,8 +16,10 @@ use crate::engine::Store;
 use crate::pool::Lease;
 use crate::txn::PostgresTxn;
 
-/// The longest life of a transaction, and of a held snapshot.
+/// The longest life of a transaction.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(600);
+/// The longest life of a held snapshot.
+const MAX_HELD: Duration = Duration::from_secs(60);
 
 /// The open transaction of a held snapshot.
 pub(crate) struct HeldSession {
@@ -29,7 +31,7 @@ pub(crate) struct HeldSession {
 impl HeldSession {
     /// The connection with the snapshot, for one statement.
     pub(crate) fn lease(&self) -> KvResult<Arc<Lease>> {
-        if self.begun.elapsed() > MAX_AGE {
+        if self.begun.elapsed() > MAX_HELD {
             self.end();
         }
         self.lease.lock().clone().ok_or(KvError::TooOld)

@@ -2,8 +2,8 @@
 //! for single reads.
 //!
 //! A transaction leases a connection from its first statement to its end. When all are leased, the
-//! next operation waits until one is free, or fails with [`KvError::Unavailable`] at its deadline,
-//! and with [`KvError::Timeout`] when it is killed.
+//! next operation waits until one is free, or fails with [`KvError::Busy`] at its deadline, and with
+//! [`KvError::Timeout`] when it is killed.
 //! An operation that holds one does not wait for another, nor does a transaction that stays open
 //! between operations: those in the queue may wait for what they hold. The pool then grows beyond
 //! its size, and shrinks again when they are returned. Single reads use connections of their own,
@@ -118,7 +118,7 @@ impl Pool {
                 return Ok(None);
             }
             if Instant::now() >= deadline {
-                return Err(KvError::Unavailable(format!(
+                return Err(KvError::Busy(format!(
                     "all {} connections to PostgreSQL are in use",
                     self.most
                 )));

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use mayfly_base::clock::{Clock, SystemClock};
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
-    Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError, KvResult,
-    SweepEnd, Txn, TxnOptions, is_retired,
+    CacheStats, Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError,
+    KvResult, SweepEnd, Txn, TxnOptions, is_retired,
 };
 use parking_lot::RwLock;
 use rocksdb::checkpoint::Checkpoint;
@@ -315,11 +315,19 @@ impl Engine for RocksEngine {
             written_bytes += written_by_compaction(&text.ok().flatten().unwrap_or_default());
         }
         // Memtables are charged to the cache, so its usage includes them.
-        let records = store.records.bytes() as u64;
-        let memory_bytes = store.shared.cache.get_usage() as u64 + records + readers;
+        let cached = store.shared.cache.get_usage() as u64;
+        let memtable_bytes = store.shared.buffers.get_usage() as u64;
+        let record_bytes = store.records.bytes() as u64;
+        let memory_bytes = cached + record_bytes + readers;
+        let caches = Some(CacheStats {
+            block_bytes: cached.saturating_sub(memtable_bytes),
+            memtable_bytes,
+            record_bytes,
+            table_bytes: readers,
+        });
         let log_bytes = log_tail::bytes(&store.folder);
         let room = Some(store.room.stats());
-        EngineStats { memory_bytes, disk_bytes, written_bytes, log_bytes, room }
+        EngineStats { memory_bytes, disk_bytes, written_bytes, log_bytes, room, caches }
     }
 
     fn close(&self) -> KvResult<()> {

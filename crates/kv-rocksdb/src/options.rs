@@ -113,7 +113,7 @@ impl Default for RocksOptions {
 /// Resources shared by the database and all column families.
 pub(crate) struct SharedResources {
     pub(crate) cache: Cache,
-    buffers: WriteBufferManager,
+    pub(crate) buffers: WriteBufferManager,
     /// The size of a memtable of a family with many writes.
     memtable_bytes: usize,
     /// Size of the disk.
@@ -224,7 +224,7 @@ pub(crate) fn database(
 /// Options of one keyspace's column family.
 pub(crate) fn column_family(keyspace: Keyspace, shared: &SharedResources) -> Options {
     let mut cf = Options::default();
-    match cf.get_options_from_string(&further_options(keyspace)) {
+    match cf.get_options_from_string(further_options(keyspace)) {
         Ok(options) => cf = options,
         Err(error) => {
             tracing::warn!(%error, family = keyspace.name(), "RocksDB rejects options, and writes cost more")

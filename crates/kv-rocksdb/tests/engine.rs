@@ -1,13 +1,14 @@
 //! The conformance suite on RocksDB, and tests of an engine with files.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use mayfly_kv::{
-    ChaosEngine, ChaosOptions, Engine, Guard, KeyRange, Keyspace, KvError, SweepEnd, TxnOptions,
-    conformance,
+    ChaosEngine, ChaosOptions, Direction, Engine, Guard, KeyRange, Keyspace, KvError, ScanLimit,
+    SweepEnd, TxnOptions, conformance,
 };
 use mayfly_kv_rocksdb::{
     FORMAT_FILE, OpenError, RocksEngine, RocksOptions, SCRATCH_FOLDER, UNFINISHED_FORMAT_FILE,
@@ -266,10 +267,10 @@ fn a_long_range_is_swept_at_once_and_for_good() {
     let count = |range: &KeyRange| {
         let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
         let mut count = 0;
-        let limit = mayfly_kv::ScanLimit::NONE;
-        txn.scan(RECORD, range, mayfly_kv::Direction::Forward, limit, &mut |_, _| {
+        let limit = ScanLimit::NONE;
+        txn.scan(RECORD, range, Direction::Forward, limit, &mut |_, _| {
             count += 1;
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         })
         .unwrap();
         count
@@ -326,6 +327,53 @@ fn temporary_files_leave_the_reserve_alone() {
 /// Records are read repeatedly while they are written, one by one and together, in old and new
 /// snapshots: every reader sees the sum that every commit keeps, and every writer sees its own
 /// writes.
+/// The bytes of cached blocks.
+fn cached(engine: &dyn Engine) -> u64 {
+    engine.stats().caches.unwrap().block_bytes
+}
+
+#[test]
+fn passing_scans_and_deleted_files_leave_nothing_in_the_cache() {
+    let folder = TempDir::new().unwrap();
+    let key = |number: u32| [b"k".as_slice(), &number.to_be_bytes()].concat();
+    let engine = open(folder.path()).unwrap();
+    let mut random = SmallRng::seed_from_u64(1);
+    for block in 0..40 {
+        let mut txn = engine.begin(TxnOptions::default()).unwrap();
+        for number in block * 500..(block + 1) * 500 {
+            let mut value = vec![0; 500];
+            random.fill(&mut value[1..]);
+            txn.put(RECORD, &key(number), &value, Guard::Checked).unwrap();
+        }
+        txn.commit().unwrap();
+    }
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(folder.path()).unwrap();
+    let range = KeyRange::prefix(b"k");
+    let scan = |limit: ScanLimit| {
+        let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
+        let see = &mut |_: &[u8], _: &[u8]| ControlFlow::Continue(());
+        txn.scan(RECORD, &range, Direction::Forward, limit, see).unwrap();
+    };
+    let data = 10_000_000;
+    scan(ScanLimit::ALL.passing());
+    let passed = cached(&*engine);
+    assert!(passed < data / 5, "{passed}");
+    scan(ScanLimit::ALL);
+    let kept = cached(&*engine);
+    assert!(kept > data, "{kept}");
+    // All files are replaced.
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    for number in (0..20_000).step_by(2) {
+        txn.delete(RECORD, &key(number), Guard::Checked).unwrap();
+    }
+    txn.commit().unwrap();
+    engine.compact_range(RECORD, &range).unwrap();
+    let left = cached(&*engine);
+    assert!(left < data / 2, "{left} of {kept}");
+}
+
 #[test]
 fn cached_records_are_those_of_the_snapshot() {
     const RECORDS: u64 = 12;
@@ -343,7 +391,7 @@ fn cached_records_are_those_of_the_snapshot() {
         let mut found = Vec::new();
         txn.multi_get(RECORD, &asked, &mut |_, value| {
             found.push(number(value));
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         })
         .unwrap();
         found

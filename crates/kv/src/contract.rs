@@ -452,6 +452,15 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Makes the space of deleted entries of these keyspaces usable again, for engines that store
+    /// them in tables of a database. May take long, and ends with the operation of the thread.
+    ///
+    /// # Errors
+    /// Errors of the engine; only space is lost.
+    fn vacuum(&self, _: &[Keyspace]) -> KvResult<()> {
+        Ok(())
+    }
+
     /// Keeps the engine's files as they are, so that another program can copy them: writes what is
     /// buffered, begins no compaction, and deletes no file. Returns whether running compactions
     /// have ended; the caller calls again until they have. The caller does not write until it has

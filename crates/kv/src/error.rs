@@ -17,6 +17,8 @@ pub enum KvError {
     CommitUnknown(String),
     /// The deadline passed; nothing was applied.
     Timeout,
+    /// The engine had no place for the operation in time; nothing was applied.
+    Busy(String),
     /// An earlier durable write failed, or another owner took over; writing is refused until a
     /// restart.
     Fenced(String),
@@ -32,6 +34,7 @@ impl fmt::Display for KvError {
             KvError::Conflict => f.write_str("write conflict"),
             KvError::TooOld => f.write_str("snapshot too old"),
             KvError::Timeout => f.write_str("deadline passed in the byte store"),
+            KvError::Busy(text) => write!(f, "busy: {text}"),
             KvError::TooLarge(text) => write!(f, "too large: {text}"),
             KvError::Unavailable(text) => write!(f, "unavailable: {text}"),
             KvError::CommitUnknown(text) => write!(f, "commit outcome unknown: {text}"),

@@ -33,5 +33,5 @@ pub use range::{
     Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanEnd, ScanLimit, next_page, prefix_end,
 };
 pub use round_trips::{RoundTripCounter, RoundTrips};
-pub use stats::{EngineStats, RoomStats};
+pub use stats::{CacheStats, EngineStats, RoomStats};
 pub use wrapper::EngineWrapper;

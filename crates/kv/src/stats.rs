@@ -13,6 +13,21 @@ pub struct EngineStats {
     pub log_bytes: u64,
     /// The state of the disk; `None` for engines without a disk of their own.
     pub room: Option<RoomStats>,
+    /// What holds the memory; `None` for engines without caches of their own.
+    pub caches: Option<CacheStats>,
+}
+
+/// The parts of [`EngineStats::memory_bytes`] of an engine with caches, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Blocks of table files, with those of indexes and filters.
+    pub block_bytes: u64,
+    /// Commits that are not yet in table files.
+    pub memtable_bytes: u64,
+    /// Records that were read often.
+    pub record_bytes: u64,
+    /// Descriptions of open table files.
+    pub table_bytes: u64,
 }
 
 /// The disk space of an engine.

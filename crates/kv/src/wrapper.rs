@@ -73,6 +73,7 @@ engine_around! {
     fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64>;
     fn reclaim_space(&self) -> KvResult<()>;
     fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()>;
+    fn vacuum(&self, keyspaces: &[Keyspace]) -> KvResult<()>;
     fn hold_files(&self) -> KvResult<bool>;
     fn release_files(&self) -> KvResult<()>;
     fn is_nearly_full(&self) -> bool;

@@ -66,6 +66,11 @@ class Postgres:
         command = [self.programs / "psql", "-qX", self.url("postgres"), "-c", text]
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode
 
+    def ask(self, url: str, text: str) -> str:
+        """What a query returns, its only column of its only row."""
+        command = [self.programs / "psql", "-qXAt", url, "-c", text]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, text=True).stdout.strip()
+
     def url(self, database: str) -> str:
         return f"postgresql://mayfly@127.0.0.1:{self.port}/{database}?sslmode=disable"
 

@@ -167,6 +167,21 @@ def test_the_database_ends_connections(postgres, tmp_path):
     assert node.end() == 0
 
 
+def test_compact_vacuums_the_tables(postgres, tmp_path):
+    url = postgres.database()
+    node = Node(tmp_path / "node", url)
+    carts = node.client().shop.carts
+    carts.insert_many([{"_id": number} for number in range(1000)])
+    carts.delete_many({})
+    assert carts.database.command("compact", "carts")["ok"] == 1
+    assert node.end() == 0
+    count = "select sum(vacuum_count) from pg_stat_user_tables where schemaname = 'mayflydb'"
+    deadline = time.monotonic() + PATIENCE
+    while postgres.ask(url, count) != "2":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def test_long_keys_are_refused_by_name(postgres, tmp_path):
     node = Node(tmp_path / "node", postgres.database())
     carts = node.client().shop.carts

@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::figures::{Measured, RATE};
 use crate::latency::Latencies;
 use crate::load::{Load, run_during};
+use crate::plot::{Course, svg};
 use crate::server::Target;
 use crate::wire::{Request, number_at};
 
@@ -50,7 +51,7 @@ impl Caller for Timed {
 }
 
 /// Expires `--documents` items with three further indexes beside YCSB A on four connections.
-/// `--csv` names the file with the lines.
+/// `--csv` names the file with the lines; their plot is beside it.
 pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     monitor(&mut client, false)?;
@@ -87,9 +88,26 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     monitor(&mut client, false)?;
     if let Some(path) = &plan.csv {
         std::fs::write(path, lines.text()?).with_context(|| format!("{}", path.display()))?;
+        let plot = path.with_extension("svg");
+        let svg = lines.plot(first, last)?;
+        std::fs::write(&plot, svg).with_context(|| format!("{}", plot.display()))?;
     }
     lines.summary(first, last)
 }
+
+/// The columns of the lines.
+const NAMES: [&str; 10] = [
+    "seconds",
+    "expired",
+    "expired/s",
+    "ycsb/s",
+    "p50",
+    "p99",
+    "written/s",
+    "log",
+    "resident",
+    "disk",
+];
 
 /// What happened in one step.
 struct Row {
@@ -152,30 +170,53 @@ impl<'t> Lines<'t> {
 
     /// Comma-separated: rates are per second of the step, latencies in milliseconds, sizes in MB.
     fn text(&self) -> Result<String> {
-        let mut text =
-            "seconds,expired,expired/s,ycsb/s,p50,p99,written/s,log,resident,disk\n".to_owned();
+        let mut text = NAMES.join(",") + "\n";
+        for line in self.lines() {
+            let line = line.map(|value| format!("{value:.3}"));
+            writeln!(text, "{}", line.join(","))?;
+        }
+        Ok(text)
+    }
+
+    /// The columns that [`NAMES`] lists, for each step.
+    fn lines(&self) -> Vec<[f64; NAMES.len()]> {
         let (mut time, mut left) = (0.0, self.documents);
         let mut written = self.rows.first().map_or(0.0, |row| row.written);
+        let mut lines = Vec::new();
         for row in &self.rows {
             let step = row.seconds - time;
-            let mb = |bytes: f64| bytes / 1e6;
-            writeln!(
-                text,
-                "{:.1},{},{:.0},{:.0},{:.3},{:.3},{:.1},{:.1},{:.1},{:.1}",
+            lines.push([
                 row.seconds,
-                self.documents - row.left,
+                f64::from(self.documents - row.left),
                 f64::from(left - row.left) / step,
                 row.operations / step,
                 row.p50,
                 row.p99,
-                mb(row.written - written) / step,
-                mb(row.log),
-                mb(row.resident),
-                mb(row.disk),
-            )?;
+                (row.written - written) / step / 1e6,
+                row.log / 1e6,
+                row.resident / 1e6,
+                row.disk / 1e6,
+            ]);
             (time, left, written) = (row.seconds, row.left, row.written);
         }
-        Ok(text)
+        lines
+    }
+
+    /// Plots of the rates, the latency and the sizes; the expiry lasts between the numbered steps.
+    fn plot(&self, first: usize, last: usize) -> Result<String> {
+        let lines = self.lines();
+        let column = |at: usize| lines.iter().map(|line| line[at]).collect::<Vec<f64>>();
+        let course = |(title, at)| Course { title, values: column(at) };
+        let courses = [
+            ("documents expired per second", 2),
+            ("YCSB A: operations per second", 3),
+            ("YCSB A: 99th percentile, ms", 5),
+            ("MB written to disk per second", 6),
+            ("operation log, MB", 7),
+            ("resident memory, MB", 8),
+        ];
+        let marks = [first, last].map(|step| self.rows[step - 1].seconds);
+        svg(&column(0), &courses.map(course), &marks)
     }
 
     /// Medians of the steps before the expiry, and of those of it, which are numbered so.

@@ -270,9 +270,9 @@ fn when_all_connections_are_in_use_a_call_fails_at_its_deadline() {
     });
     let readers = [first, in_operation(|| reader().unwrap())];
     let refused = in_operation(|| reader().err());
-    assert!(matches!(&refused, Some(KvError::Unavailable(text)) if text.contains("in use")));
+    assert!(matches!(&refused, Some(KvError::Busy(text)) if text.contains("in use")));
     let refused = in_operation(|| put(&*engine, b"k", b"2"));
-    assert!(matches!(refused, Err(KvError::Unavailable(_))));
+    assert!(matches!(refused, Err(KvError::Busy(_))));
     assert_eq!(get(&*engine, b"k"), Ok(Some(b"1".to_vec())), "single reads have their own");
     drop(readers);
     put(&*engine, b"k", b"3").unwrap();

@@ -200,6 +200,7 @@ impl Core {
             self.engine().compact_range(keyspace, &range).map_err(from_kv)?;
             freed += before.saturating_sub(bytes()?);
         }
+        self.engine().vacuum(&[Keyspace::Record, Keyspace::Index]).map_err(from_kv)?;
         Ok(freed)
     }
 

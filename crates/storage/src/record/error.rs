@@ -20,7 +20,7 @@ pub(crate) fn from_kv(error: KvError) -> Error {
         KvError::TooLarge(_) => ErrorCode::TransactionTooLarge,
         KvError::Unavailable(text) if text.contains("disk is full") => ErrorCode::OutOfDiskSpace,
         KvError::Unavailable(_) | KvError::CommitUnknown(_) => ErrorCode::HostUnreachable,
-        KvError::Timeout => ErrorCode::ExceededTimeLimit,
+        KvError::Timeout | KvError::Busy(_) => ErrorCode::ExceededTimeLimit,
         KvError::Fenced(_) => ErrorCode::NotWritablePrimary,
         KvError::Invalid(_) => ErrorCode::InternalError,
         KvError::Corrupt(_) => ErrorCode::DataCorruptionDetected,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use mayfly_kv::RoomStats;
+use mayfly_kv::{CacheStats, RoomStats};
 use mayfly_storage::TtlStats;
 
 use super::long;
@@ -148,6 +148,34 @@ pub(super) const ROWS: &[Figure] = &[
     .bytes()
     .read(|r| long(r.engine().memory_bytes)),
     gauge(
+        "storageEngine.caches.blockBytes",
+        "mayflydb_storage_block_cache_bytes",
+        "Memory of the blocks of table files that are cached, with those of indexes and filters.",
+    )
+    .bytes()
+    .each(|r, out| of_caches(r, out, |caches| long(caches.block_bytes))),
+    gauge(
+        "storageEngine.caches.memtableBytes",
+        "mayflydb_storage_memtable_bytes",
+        "Memory of the commits that are not yet in table files.",
+    )
+    .bytes()
+    .each(|r, out| of_caches(r, out, |caches| long(caches.memtable_bytes))),
+    gauge(
+        "storageEngine.caches.recordBytes",
+        "mayflydb_storage_record_cache_bytes",
+        "Memory of the cached documents that were read often.",
+    )
+    .bytes()
+    .each(|r, out| of_caches(r, out, |caches| long(caches.record_bytes))),
+    gauge(
+        "storageEngine.caches.tableBytes",
+        "mayflydb_storage_open_tables_bytes",
+        "Memory of the descriptions of open table files.",
+    )
+    .bytes()
+    .each(|r, out| of_caches(r, out, |caches| long(caches.table_bytes))),
+    gauge(
         "storageEngine.diskBytes",
         "mayflydb_storage_disk_bytes",
         "Bytes of table files on the disk.",
@@ -199,5 +227,12 @@ fn expiry<'r>(reading: &'r Reading<'_>) -> &'r TtlStats {
 fn of_disk(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&RoomStats) -> i64) {
     if let Some(room) = &reading.engine().room {
         out.add(&[], of(room));
+    }
+}
+
+/// Adds a figure that engines without caches do not have.
+fn of_caches(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&CacheStats) -> i64) {
+    if let Some(caches) = &reading.engine().caches {
+        out.add(&[], of(caches));
     }
 }
