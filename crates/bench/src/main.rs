@@ -87,8 +87,8 @@ struct Flags {
     /// Write the figures to this file, too
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
-    /// Write the course in time of the load `ttl-mass` to this file, as comma-separated values, and a
-    /// plot of it beside the file (.svg)
+    /// Write what the load `ttl-mass` measured each second to this file, as comma-separated values,
+    /// and a plot of it to the same name with .svg
     #[arg(long, value_name = "FILE", global = true)]
     csv: Option<PathBuf>,
     #[command(subcommand)]

@@ -2,13 +2,12 @@
 //! for single reads.
 //!
 //! A transaction leases a connection from its first statement to its end. When all are leased, the
-//! next operation waits until one is free, or fails with [`KvError::Busy`] at its deadline, and with
-//! [`KvError::Timeout`] when it is killed.
-//! An operation that holds one does not wait for another, nor does a transaction that stays open
-//! between operations: those in the queue may wait for what they hold. The pool then grows beyond
-//! its size, and shrinks again when they are returned. Single reads use connections of their own,
-//! because a thread may read a key while it has a transaction: if both came from the pool, threads
-//! could wait for each other.
+//! next operation waits until one is free, or fails with [`KvError::Busy`] at its deadline, and
+//! with [`KvError::Timeout`] when it is killed. An operation that holds one does not wait for
+//! another, nor does a transaction that stays open between operations: those in the queue may wait
+//! for what they hold. The pool then grows beyond its size, and shrinks again when they are
+//! returned. Single reads use connections of their own, because a thread may read a key while it
+//! has a transaction: if both came from the pool, threads could wait for each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A mass expiry beside YCSB A, second by second: a line each for the plot in
+//! A mass expiry while YCSB A runs. Each second is measured, for the plot in
 //! `docs/performance.md`.
 
 use std::fmt::Write as _;
@@ -50,8 +50,8 @@ impl Caller for Timed {
     }
 }
 
-/// Expires `--documents` items with three further indexes beside YCSB A on four connections.
-/// `--csv` names the file with the lines; their plot is beside it.
+/// Expires `--documents` items with three further indexes while YCSB A runs on four connections.
+/// `--csv` names the file with the lines.
 pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     monitor(&mut client, false)?;

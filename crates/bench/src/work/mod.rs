@@ -149,7 +149,7 @@ pub(crate) const ALL: &[Work] = &[
     named_only("ids-ttl-object", "TTL deletion, 2 indexes, ObjectIds", ids::expire_object),
     named_only("ids-ttl-uuid", "TTL deletion, 2 indexes, UUID strings", ids::expire_uuid),
     named_only("ids-memory", "5,000,000 UUID strings, 2 scans, 2 builds", ids::memory),
-    named_only("ttl-mass", "mass expiry beside YCSB A, by seconds", mass::expire),
+    named_only("ttl-mass", "mass expiry during YCSB A, by seconds", mass::expire),
     named_only("overload", "finds by _id beside attacks", overload::overload),
 ];
 

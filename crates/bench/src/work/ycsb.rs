@@ -46,7 +46,7 @@ pub(super) fn load(target: &Target, plan: &Plan) -> Result<()> {
     load_records(target, RECORDS, plan.records)
 }
 
-/// Makes the connections of A, by their number, beside another load.
+/// Makes the connections of A, by their number, for a load that does more than A.
 pub(super) fn askers_of_a(plan: &Plan) -> Result<impl Fn(usize) -> Box<dyn Caller> + use<>> {
     askers(plan, RECORDS, MIX_OF_A)
 }

@@ -100,7 +100,8 @@ impl WriteUnit<'_> {
         Ok(found)
     }
 
-    /// As [`WriteUnit::read_many`], with this limit of scans; `None` if another transaction has locked one of them.
+    /// As [`WriteUnit::read_many`], with this limit of scans. `None` if another transaction has
+    /// locked one of them.
     pub(super) fn read_many_locked(
         &mut self,
         record_keys: &[&[u8]],
