@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{ClientData, Error, ErrorCode, Result};
-use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
+use mayfly_kv::{Txn, TxnOptions};
 use mayfly_work::op::OpProgress;
 use mayfly_work::{OpCtx, memory};
 
@@ -52,6 +52,7 @@ use crate::index::sorter::Scratch;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+use crate::shared::set_bits;
 use crate::write::{DefinitionChange, back_off, covered_keys, duplicate_key, most_tries};
 
 /// The largest amount of memory for notes.
@@ -372,12 +373,13 @@ impl<'s> Build<'s> {
             if *mask == 0 || index.is_dropped() {
                 continue;
             }
-            let runtime = &index.runtime;
-            let all = runtime.multikey.fetch_or(*mask, Ordering::AcqRel) | mask;
+            let (runtime, mut all) = (&index.runtime, *mask);
+            runtime.multikey.fetch_or(all, Ordering::AcqRel);
             self.transact(Writers::Wait, |txn| {
-                let (key, value) = (catalog_key::multikey(index.id), all.to_le_bytes());
-                txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)
+                all = set_bits(txn, &catalog_key::multikey(index.id), *mask).map_err(from_kv)?;
+                Ok(())
             })?;
+            runtime.multikey.fetch_or(all, Ordering::AcqRel);
             runtime.multikey_stored.fetch_or(all, Ordering::AcqRel);
         }
         Ok(())

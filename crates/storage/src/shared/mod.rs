@@ -3,6 +3,8 @@
 //! Each store keeps copies in memory. What is decided here is decided by rows of the engine, so
 //! that stores in other processes decide the same.
 
+mod bits;
 mod sequence;
 
+pub(crate) use bits::set_bits;
 pub(crate) use sequence::Sequence;

@@ -31,6 +31,19 @@ fn documents_of_one_store_do_not_replace_those_of_the_other() {
 }
 
 #[test]
+fn both_stores_note_which_fields_contain_arrays() {
+    let (engine, clock) = (testing::memory(), testing::clock());
+    let first = testing::open(engine.clone(), clock.clone());
+    first.index("d.c", &doc! { "key": { "a": 1, "b": 1 }, "name": "ab" }).unwrap();
+    let second = testing::open(engine.clone(), clock.clone());
+    first.insert("d.c", &doc! { "_id": 1, "a": [1, 2], "b": 3 }).unwrap();
+    second.insert("d.c", &doc! { "_id": 2, "a": 1, "b": [2, 3] }).unwrap();
+    let again = testing::open(engine, clock);
+    let collection = again.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
+    assert_eq!(collection.indexes()[0].multikey_mask(), 0b11);
+}
+
+#[test]
 fn objects_of_two_stores_have_different_ids() {
     let stores = two();
     let mut ids = BTreeSet::new();

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use mayfly_base::Namespace;
 use mayfly_kv::{
-    ChaosEngine, ChaosOptions, Direction, Engine, EngineWrapper, KeyRange, MemoryEngine, ScanEnd,
-    ScanLimit,
+    ChaosEngine, ChaosOptions, Direction, Engine, EngineWrapper, Guard, KeyRange, Keyspace,
+    MemoryEngine, ScanEnd, ScanLimit,
 };
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};

@@ -19,6 +19,7 @@ use crate::index::keygen::{KeySet, index_keys};
 use crate::record::Record;
 use crate::record::error::from_kv;
 use crate::record::layout::{catalog_key, encode_unique_value};
+use crate::shared::set_bits;
 
 impl WriteUnit<'_> {
     /// Writes the keys in `scratch.new_keys` that satisfy `filter`.
@@ -187,10 +188,9 @@ pub(crate) fn note_multikey(
     if mask & !runtime.multikey_stored.load(Ordering::Acquire) == 0 {
         return Ok(());
     }
+    let all = set_bits(txn, &catalog_key::multikey(index.id), mask).map_err(from_kv)?;
     // The mark must be set before readers can see the keys.
-    let all = runtime.multikey.fetch_or(mask, Ordering::AcqRel) | mask;
-    let (key, value) = (catalog_key::multikey(index.id), all.to_le_bytes());
-    txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
+    runtime.multikey.fetch_or(all, Ordering::AcqRel);
     pending.multikey.push((index.clone(), all));
     Ok(())
 }
