@@ -192,8 +192,8 @@ impl Backup {
     /// # Errors
     /// [`Error::LockLost`], [`Error::Exists`] if another backup took the same name,
     /// [`Error::Damaged`] if the paths of files contradict each other, [`Error::TooLarge`],
-    /// [`Error::Store`]. After an error of the store the backup exists if only the reply to the last
-    /// request was lost, and [`Repository::backup_ids`] then lists it.
+    /// [`Error::Store`]. After an error of the store the backup exists if only the reply to the
+    /// last request was lost, and [`Repository::backup_ids`] then lists it.
     pub async fn finish(
         self,
         time: ClusterTime,

@@ -272,6 +272,10 @@ impl Error {
     }
 }
 
+/// What helps against damage: without a parent, a backup sends content again that is missing.
+const REPAIR: &str = "restore the object from a copy of the repository, or delete it and make a new \
+                      backup without a parent";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -293,16 +297,10 @@ impl fmt::Display for Error {
                 "'{object}' has format {format}, which this version does not know; use the version \
                  that wrote it, or a later one"
             ),
-            Error::Damaged { object, why } => write!(
-                f,
-                "'{object}' is damaged: {why}; restore the object from a copy of the repository, \
-                 or make a new backup without a parent"
-            ),
-            Error::Missing { object } => write!(
-                f,
-                "'{object}' does not exist; restore the object from a copy of the repository, or \
-                 make a new backup without a parent"
-            ),
+            Error::Damaged { object, why } => {
+                write!(f, "'{object}' is damaged: {why}; {REPAIR}")
+            }
+            Error::Missing { object } => write!(f, "'{object}' does not exist; {REPAIR}"),
             Error::Exists { object } => {
                 write!(f, "'{object}' exists with other content; start the operation again")
             }

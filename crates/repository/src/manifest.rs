@@ -83,15 +83,15 @@ pub struct CollectionEntry {
 /// What a manifest says of its backup as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupSummary {
-    /// See [`Manifest::timeline`].
+    /// The timeline, as in [`Manifest::timeline`].
     pub timeline: Timeline,
-    /// See [`Manifest::time`].
+    /// The end of the log in it, as in [`Manifest::time`].
     pub time: ClusterTime,
-    /// See [`Manifest::server_version`].
+    /// The version of the server that made it.
     pub server_version: String,
-    /// See [`Manifest::parent`].
+    /// The backup whose files it took over, as in [`Manifest::parent`].
     pub parent: Option<BackupId>,
-    /// See [`Manifest::kind`].
+    /// What its files contain.
     pub kind: BackupKind,
     /// The number of files.
     pub files: usize,

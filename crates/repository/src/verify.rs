@@ -1,7 +1,7 @@
 //! Verification: reads every object and compares it with what the manifests, the names and the
 //! headers say of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use sha2::{Digest as _, Sha256};
@@ -11,7 +11,7 @@ use crate::fetch::check_size;
 use crate::log::{Links, LogBreak, LogPart, PartKind, breaks, wrong_links};
 use crate::manifest::Manifest;
 use crate::names::{BackupId, Checksum, ClusterTime, Timeline};
-use crate::objects::{content_name, manifest_name};
+use crate::objects::{content_name, manifest_name, timeline_prefix};
 use crate::repository::{IDENTITY, Repository, read_identity};
 use crate::transfer::Transfer;
 
@@ -111,6 +111,7 @@ impl Repository {
         }
         transfer.set_total(needed.values().map(|needed| needed.size).fold(0, u64::saturating_add));
         self.verify_contents(needed, transfer, &mut found).await?;
+        self.forget_deleted(&mut found.report).await?;
         for (timeline, parts) in logs {
             self.verify_log(&timeline, &parts, transfer, &mut found).await?;
         }
@@ -133,6 +134,20 @@ impl Repository {
             found.read(&name, needed.size);
             found.keep(&name, needed.backups, read)?;
         }
+        Ok(())
+    }
+
+    /// Removes problems of backups that a prune has deleted in the meantime.
+    async fn forget_deleted(&self, report: &mut VerifyReport) -> Result<()> {
+        if report.problems.iter().all(|problem| problem.backups.is_empty()) {
+            return Ok(());
+        }
+        let ids: HashSet<BackupId> = self.backup_ids().await?.into_iter().collect();
+        report.problems.retain_mut(|problem| {
+            let had_none = problem.backups.is_empty();
+            problem.backups.retain(|id| ids.contains(id));
+            had_none || !problem.backups.is_empty()
+        });
         Ok(())
     }
 
@@ -176,7 +191,6 @@ impl Repository {
                 let read = self.read_gap(&part.name).await;
                 found.read(&object, 0);
                 found.keep(&object, Vec::new(), read)?;
-                before = None;
                 continue;
             }
             let read = self.read_segment(&part.name).await;
@@ -193,11 +207,11 @@ impl Repository {
             }
             before = here;
         }
-        let object = crate::objects::timeline_prefix(timeline);
+        let prefix = timeline_prefix(timeline);
         let problem = |found: LogBreak| {
             let object = match &found {
                 LogBreak::Overlap { object } | LogBreak::WrongLink { object } => object.clone(),
-                LogBreak::Gap { .. } | LogBreak::Missing { .. } => object.clone(),
+                LogBreak::Gap { .. } | LogBreak::Missing { .. } => prefix.clone(),
             };
             Problem { object, kind: ProblemKind::Break(found), backups: Vec::new() }
         };

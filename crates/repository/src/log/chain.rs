@@ -67,42 +67,57 @@ pub struct Chain {
     pub breaks: Vec<LogBreak>,
 }
 
-/// The chain of sorted parts that covers the times after `from` up to `to`.
+/// The chain of sorted parts that covers the times after `from` up to `to`. Segments count first: a
+/// recorded gap whose entries were written later is none.
 pub(super) fn find(parts: &[LogPart], from: ClusterTime, to: ClusterTime) -> Chain {
     let mut chain = Chain::default();
     let mut at = from;
     let mut covered = None;
-    for part in parts {
-        let name = &part.name;
-        let overlaps = covered.is_some_and(|covered| name.from < covered);
-        if overlaps {
-            chain.breaks.push(LogBreak::Overlap { object: part.object() });
-        } else if at >= to {
+    for name in segments(parts) {
+        if covered.is_some_and(|covered| name.from < covered) {
+            chain.breaks.push(LogBreak::Overlap { object: name.object() });
+        } else if at >= to || name.from >= to {
             break;
         }
-        // Inside of what an earlier segment covers, or before the start, or after the end.
+        // Before the start, after the end, or inside of what an earlier segment covers.
         if name.to <= at || at >= to {
             continue;
         }
-        if name.from > at {
-            chain.breaks.push(LogBreak::Missing { from: at, to: name.from.min(to) });
-            if name.from >= to {
-                return chain;
-            }
-        }
-        match part.kind {
-            PartKind::Segment => chain.segments.push(name.clone()),
-            PartKind::Gap => {
-                chain.breaks.push(LogBreak::Gap { from: name.from.max(at), to: name.to });
-            }
-        }
+        chain.breaks.extend(hole(parts, at, name.from));
+        chain.segments.push(name.clone());
         at = name.to;
         covered = Some(at);
     }
-    if at < to {
-        chain.breaks.push(LogBreak::Missing { from: at, to });
-    }
+    chain.breaks.extend(hole(parts, at, to));
     chain
+}
+
+fn segments(parts: &[LogPart]) -> impl Iterator<Item = &SegmentName> {
+    parts.iter().filter(|part| part.kind == PartKind::Segment).map(|part| &part.name)
+}
+
+/// What is known of times that no segment covers: recorded gaps, and what is missing between them.
+fn hole(parts: &[LogPart], from: ClusterTime, to: ClusterTime) -> Vec<LogBreak> {
+    let mut breaks = Vec::new();
+    let mut at = from;
+    for LogPart { name, .. } in parts.iter().filter(|part| part.kind == PartKind::Gap) {
+        if at >= to || name.from >= to {
+            break;
+        }
+        if name.to <= at {
+            continue;
+        }
+        if name.from > at {
+            breaks.push(LogBreak::Missing { from: at, to: name.from });
+        }
+        let (from, end) = (name.from.max(at), name.to.min(to));
+        breaks.push(LogBreak::Gap { from, to: end });
+        at = end;
+    }
+    if at < to {
+        breaks.push(LogBreak::Missing { from: at, to });
+    }
+    breaks
 }
 
 /// The whole chain of sorted parts.
@@ -152,14 +167,11 @@ pub(super) fn ranges(
 /// The end of the segments that continue from this time without a break.
 fn reach(parts: &[LogPart], from: ClusterTime) -> ClusterTime {
     let mut at = from;
-    for LogPart { name, kind } in parts {
-        if name.to <= at {
-            continue;
-        }
-        if name.from > at || *kind == PartKind::Gap {
+    for name in segments(parts).filter(|name| name.to > from) {
+        if name.from > at {
             break;
         }
-        at = name.to;
+        at = name.to.max(at);
     }
     at
 }

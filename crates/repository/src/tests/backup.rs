@@ -199,6 +199,29 @@ async fn local_files_that_cannot_be_read_are_named() {
     assert!(!fixture.names().await.iter().any(|name| name.starts_with("files/")));
 }
 
+/// The server runs these operations in tasks, on any thread.
+#[tokio::test]
+async fn operations_are_tasks() {
+    fn task<T: Send>(future: impl Future<Output = T> + Send) -> impl Future<Output = T> + Send {
+        future
+    }
+    let fixture = Fixture::new().await;
+    let (repository, transfer) = (&fixture.repository, &fixture.transfer());
+    let local = fixture.local("a", b"content");
+    let mut backup = task(repository.begin(start(None))).await.unwrap();
+    task(backup.add_file(&local, options("a"), transfer)).await.unwrap();
+    let made = task(backup.finish(time(50), collections())).await.unwrap();
+    task(repository.verify(&VerifyScope::All, transfer)).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    task(repository.fetch(&made.files[0], folder.path(), transfer)).await.unwrap();
+    task(repository.chain(&timeline(), time(1), time(2))).await.unwrap();
+    task(repository.restore_ranges()).await.unwrap();
+    let retention = Retention { keep_last: 1, ..Retention::default() };
+    let options = PruneOptions { retention, ..PruneOptions::default() };
+    let plan = task(repository.plan_prune(&options)).await.unwrap();
+    task(repository.apply_prune(&plan, transfer)).await.unwrap();
+}
+
 /// Runs a backup of two small files and one in parts.
 async fn try_backup(fixture: &Fixture, transfer: &Transfer) -> Result<Manifest> {
     let mut backup = fixture.repository.begin(start(None)).await?;

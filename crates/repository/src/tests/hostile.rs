@@ -1,4 +1,5 @@
-//! Content that no version of this program writes: it is refused, without a panic and without a wrong file.
+//! Content that no version of this program writes: it is refused without a panic and without a
+//! wrong file.
 
 use proptest::prelude::*;
 

@@ -87,6 +87,14 @@ async fn breaks_are_named() {
     assert_eq!(chain(&fixture, 10, 40).await.breaks, [gap]);
     assert_eq!(fixture.repository.read_gap(&name(20, 30)).await.unwrap(), "no space");
     assert!(fixture.problems().await.is_empty());
+    // Entries that were written after all.
+    fixture.repository.write_gap(&name(35, 50), "no space").await.unwrap();
+    let gap = |from, to| LogBreak::Gap { from: time(from), to: time(to) };
+    assert_eq!(chain(&fixture, 30, 60).await.breaks, [gap(40, 50), missing(50, 60)]);
+    assert!(fixture.problems().await.is_empty());
+    let link = fixture.repository.read_segment(&name(10, 20)).await.unwrap().link;
+    fixture.repository.write_segment(&name(20, 30), Some(link), b"late").await.unwrap();
+    assert_eq!(chain(&fixture, 10, 30).await.breaks, []);
     // A segment that is missing in the middle.
     let fixture = Fixture::new().await;
     write(&fixture, &[(10, 20), (20, 30), (30, 40)]).await;
