@@ -1,5 +1,5 @@
 //! Measures a backup, a verification and a restore over a folder:
-//! `cargo run --release -p mayfly-repository --example throughput -- <folder> <megabytes>`.
+//! `cargo run --release -p mayfly-repository --example throughput -- <folder> <megabytes> [<of a file>]`.
 //! The folder must not exist; it is left with its files.
 
 use std::fs;
@@ -12,24 +12,27 @@ use mayfly_base::SystemClock;
 use mayfly_repository::*;
 use rand::RngCore;
 
-/// The size of the files, that of a large table file.
+/// The size of the files unless it is given: that of a large table file.
 const FILE_MB: usize = 32;
 
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let usage = "arguments: a folder, megabytes";
+    let usage = "arguments: a folder, megabytes, and optionally those of a file";
     let (root, megabytes) = (arguments.next().ok_or(usage)?, arguments.next().ok_or(usage)?);
-    let (root, files) = (Path::new(&root), megabytes.parse::<usize>()?.div_ceil(FILE_MB));
+    let file_mb = arguments.next().map_or(Ok(FILE_MB), |given| given.parse::<usize>())?.max(1);
+    let (root, files) = (Path::new(&root), megabytes.parse::<usize>()?.div_ceil(file_mb));
     let (source, target) = (root.join("source"), root.join("target"));
     fs::create_dir_all(&target)?;
     fs::create_dir(&source)?;
-    let mut content = vec![0; FILE_MB << 20];
+    let mut content = vec![0; 1 << 20];
     for at in 0..files {
-        rand::rng().fill_bytes(&mut content);
-        fs::File::create(source.join(at.to_string()))?.write_all(&content)?;
+        let mut file = fs::File::create(source.join(at.to_string()))?;
+        for _ in 0..file_mb {
+            rand::rng().fill_bytes(&mut content);
+            file.write_all(&content)?;
+        }
     }
-    drop(content);
     let clock = Arc::new(SystemClock::new());
     let objects = FolderStore::open(&root.join("repository"), mayfly_base::Clock::now_ms(&*clock))?;
     let store = "00000000-0000-0000-0000-000000000001".parse()?;
@@ -37,7 +40,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let transfer = Transfer::new(clock);
     let report = |what: &str, begin: Instant| {
         let seconds = begin.elapsed().as_secs_f64();
-        println!("{what}: {:.0} MiB/s, {}", (files * FILE_MB) as f64 / seconds, peak_memory());
+        println!("{what}: {:.0} MiB/s, {}", (files * file_mb) as f64 / seconds, peak_memory());
     };
 
     let begin = Instant::now();

@@ -84,9 +84,10 @@ impl Reader {
     /// [`Error::SourceChanged`] if the file does not have the size that it had when it was opened.
     async fn next(&mut self) -> Result<Option<Bytes>> {
         let Some((mut file, mut hasher)) = self.state.take() else { return Ok(None) };
-        let limit = self.piece_bytes;
+        let (limit, left) = (self.piece_bytes, self.size - self.done);
         let (piece, state) = blocking(&self.path, move || {
-            let mut piece = Vec::new();
+            // Exactly what is left, since a vector that grows may take twice the space.
+            let mut piece = Vec::with_capacity(limit.min(left) as usize);
             (&mut file).take(limit).read_to_end(&mut piece)?;
             hasher.update(&piece);
             Ok((Bytes::from(piece), (file, hasher)))
