@@ -1,6 +1,9 @@
-//! Measures a backup, a verification and a restore over a folder:
-//! `cargo run --release -p mayfly-repository --example throughput -- <folder> <megabytes> [<of a file>]`.
-//! The folder must not exist; it is left with its files.
+//! Measures a backup, a verification and a restore over a folder. The folder must not exist; it is
+//! left with its files. The last argument is the size of a file.
+//!
+//! ```text
+//! cargo run --release -p mayfly-repository --example throughput -- <folder> <megabytes> [<megabytes>]
+//! ```
 
 use std::fs;
 use std::io::Write;
@@ -34,7 +37,8 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         }
     }
     let clock = Arc::new(SystemClock::new());
-    let objects = FolderStore::open(&root.join("repository"), mayfly_base::Clock::now_ms(&*clock))?;
+    let objects =
+        FolderStore::open_or_create(&root.join("repository"), mayfly_base::Clock::now_ms(&*clock))?;
     let store = "00000000-0000-0000-0000-000000000001".parse()?;
     let repository = Repository::open_or_create(Arc::new(objects), clock.clone(), store).await?;
     let transfer = Transfer::new(clock);

@@ -89,10 +89,7 @@ impl Repository {
                 let (repository, files) = (self.clone(), HashMap::new());
                 Ok(Backup { repository, id, start, lock, parent, contents, files })
             }
-            Err(error) => {
-                lock.release().await?;
-                Err(error)
-            }
+            Err(error) => Err(lock.release_after(error).await),
         }
     }
 
@@ -191,9 +188,9 @@ impl Backup {
     ///
     /// # Errors
     /// [`Error::LockLost`], [`Error::Exists`] if another backup took the same name,
-    /// [`Error::Damaged`] if the paths of files contradict each other, [`Error::TooLarge`],
-    /// [`Error::Store`]. After an error of the store the backup exists if only the reply to the
-    /// last request was lost, and [`Repository::backup_ids`] then lists it.
+    /// [`Error::InvalidInput`] if a file has the path of another one's folder,
+    /// [`Error::TooLarge`], [`Error::Store`]. After an error of the store the backup exists if only
+    /// the reply to the last request was lost, and [`Repository::backup_ids`] then lists it.
     pub async fn finish(
         self,
         time: ClusterTime,

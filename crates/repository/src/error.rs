@@ -72,6 +72,13 @@ pub enum Error {
         /// The operation, and when it began.
         holder: String,
     },
+    /// A lock cannot be read, so that its operation may be running.
+    UnreadableLock {
+        /// The object with the lock.
+        lock: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The lock of this operation was removed.
     LockLost {
         /// The object that was the lock.
@@ -252,7 +259,9 @@ impl Error {
             Error::Damaged { .. } => ErrorCode::DataCorruptionDetected,
             Error::Missing { .. } => ErrorCode::NoSuchKey,
             Error::Exists { .. } | Error::PlanOutdated => ErrorCode::ConflictingOperationInProgress,
-            Error::Busy { .. } | Error::LockLost { .. } => ErrorCode::LockBusy,
+            Error::Busy { .. } | Error::UnreadableLock { .. } | Error::LockLost { .. } => {
+                ErrorCode::LockBusy
+            }
             Error::SourceChanged { .. } => ErrorCode::OperationFailed,
             Error::Cancelled => ErrorCode::Interrupted,
             Error::LocalFile { source, .. } => match StoreProblem::of_io(source) {
@@ -276,6 +285,8 @@ impl Error {
 const REPAIR: &str = "restore the object from a copy of the repository, or delete it and make a new \
                       backup without a parent";
 
+const NO_REPOSITORY: &str = "the place has no repository.json; check the path or the URL";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -284,9 +295,7 @@ impl fmt::Display for Error {
                 "the place has '{found}', but no repository.json; choose an empty folder or prefix \
                  for the repository"
             ),
-            Error::NoRepository => {
-                f.write_str("the place has no repository.json; check the path or the URL")
-            }
+            Error::NoRepository => f.write_str(NO_REPOSITORY),
             Error::OtherStore { found, expected } => write!(
                 f,
                 "the repository contains backups of the store {found}, not of {expected}; choose \
@@ -312,6 +321,10 @@ impl fmt::Display for Error {
                 f,
                 "the repository is in use by {holder} ('{lock}'); wait until it ends, or until its \
                  lock expires"
+            ),
+            Error::UnreadableLock { lock, why } => write!(
+                f,
+                "a lock cannot be read; delete '{lock}' if no backup and no prune is running: {why}"
             ),
             Error::LockLost { lock } => write!(
                 f,

@@ -43,15 +43,27 @@ pub struct FolderStore {
 }
 
 impl FolderStore {
-    /// Opens a folder, creates it if needed, and removes unfinished files of a week ago. `now_ms`
-    /// is the present time in milliseconds since 1970.
+    /// Opens a folder, and creates it if needed, with those that contain it.
     ///
     /// # Errors
-    /// The folder cannot be created or read.
-    pub fn open(root: &FsPath, now_ms: i64) -> RepositoryResult<FolderStore> {
+    /// [`LocalFile`](RepositoryError::LocalFile) if it cannot be created or is a file.
+    pub fn open_or_create(root: &FsPath, now_ms: i64) -> RepositoryResult<FolderStore> {
         let failed = |source| RepositoryError::LocalFile { path: root.to_owned(), source };
         write::create_folders(root).map_err(failed)?;
+        FolderStore::open(root, now_ms)
+    }
+
+    /// Opens a folder, and removes unfinished files that are a week old. `now_ms` is the present
+    /// time in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`LocalFile`](RepositoryError::LocalFile) if it does not exist or is a file.
+    pub fn open(root: &FsPath, now_ms: i64) -> RepositoryResult<FolderStore> {
+        let failed = |source| RepositoryError::LocalFile { path: root.to_owned(), source };
         let root = root.canonicalize().map_err(failed)?;
+        if !root.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
         write::remove_abandoned(&root.join(UNFINISHED), now_ms - ABANDONED_MS);
         Ok(FolderStore { root: Arc::new(root) })
     }

@@ -110,10 +110,7 @@ impl Lock {
         objects.write_new(&lock.name, text.into()).await?;
         match lock.exclude_others(now_ms).await {
             Ok(()) => Ok(lock),
-            Err(error) => {
-                lock.release().await?;
-                Err(error)
-            }
+            Err(error) => Err(lock.release_after(error).await),
         }
     }
 
@@ -155,6 +152,15 @@ impl Lock {
         }
     }
 
+    /// Releases the lock of an operation that failed, and returns its error. A lock that cannot be
+    /// removed expires.
+    pub(crate) async fn release_after(self, error: Error) -> Error {
+        if let Err(error) = self.release().await {
+            tracing::debug!(%error, "the lock of a failed operation could not be removed");
+        }
+        error
+    }
+
     pub(crate) async fn release(self) -> Result<()> {
         self.objects.delete(&self.name).await
     }
@@ -163,7 +169,7 @@ impl Lock {
 /// All locks of the repository.
 ///
 /// # Errors
-/// [`Error::Damaged`] for a lock that cannot be read: its operation may be running.
+/// [`Error::UnreadableLock`]: its operation may be running.
 pub(crate) async fn find(objects: &Objects, now_ms: i64) -> Result<Vec<FoundLock>> {
     let mut found = Vec::new();
     for listed in objects.list(LOCKS).await? {
@@ -172,7 +178,11 @@ pub(crate) async fn find(objects: &Objects, now_ms: i64) -> Result<Vec<FoundLock
             Err(Error::Missing { .. }) => continue,
             read => read?,
         };
-        let LockText { operation, written_ms, written, .. } = unseal(&listed.name, &bytes)?;
+        let LockText { operation, written_ms, written, .. } = unseal(&listed.name, &bytes)
+            .map_err(|error| Error::UnreadableLock {
+                lock: listed.name.clone(),
+                why: error.to_string(),
+            })?;
         let is_expired = now_ms.saturating_sub(written_ms) >= EXPIRY_MS;
         found.push(FoundLock { name: listed.name, operation, is_expired, written });
     }

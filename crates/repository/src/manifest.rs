@@ -154,7 +154,7 @@ impl Manifest {
     /// The text of a valid manifest.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let object = manifest_name(&self.id);
-        self.validate(&object)?;
+        self.validate().map_err(|why| Error::InvalidInput { why })?;
         let text = seal(&object, self)?;
         let size = text.len() as u64;
         match size > MAX_MANIFEST_BYTES {
@@ -177,37 +177,38 @@ impl Manifest {
         if manifest.store != store {
             return Err(Error::OtherStore { found: manifest.store, expected: store });
         }
-        manifest.validate(&object)?;
-        Ok(manifest)
+        match manifest.validate() {
+            Ok(()) => Ok(manifest),
+            Err(why) => Err(Error::Damaged { object, why }),
+        }
     }
 
-    /// Checks what the types of the fields do not guarantee.
-    fn validate(&self, object: &str) -> Result<()> {
-        let damaged = |why: String| Err(Error::Damaged { object: object.to_owned(), why });
+    /// Checks what the types of the fields do not guarantee. The error is a text.
+    fn validate(&self) -> std::result::Result<(), String> {
         if self.parent.as_ref() == Some(&self.id) {
-            return damaged("the backup is its own parent".into());
+            return Err("the backup is its own parent".into());
         }
         let mut paths = HashSet::with_capacity(self.files.len());
         let mut sizes = HashMap::with_capacity(self.files.len());
         let mut total: u64 = 0;
         for file in &self.files {
             if !paths.insert(file.path.as_str()) {
-                return damaged(format!("it has the file '{}' twice", file.path));
+                return Err(format!("it has the file '{}' twice", file.path));
             }
             if *sizes.entry(file.sha256).or_insert(file.size) != file.size {
-                return damaged(format!("it gives two sizes for the content {}", file.sha256));
+                return Err(format!("it gives two sizes for the content {}", file.sha256));
             }
             if file.parent_file.is_some() && self.parent.is_none() {
-                return damaged(format!("'{}' is from a parent, but there is none", file.path));
+                return Err(format!("'{}' is from a parent, but there is none", file.path));
             }
             let Some(sum) = total.checked_add(file.size) else {
-                return damaged("its files have more than 2^64 bytes".into());
+                return Err("its files have more than 2^64 bytes".into());
             };
             total = sum;
         }
         for file in &self.files {
             if let Some(folder) = file.path.folders().find(|folder| paths.contains(folder)) {
-                return damaged(format!("'{folder}' is a file and the folder of '{}'", file.path));
+                return Err(format!("'{folder}' is a file and the folder of '{}'", file.path));
             }
         }
         Ok(())

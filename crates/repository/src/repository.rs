@@ -128,17 +128,24 @@ impl Repository {
 
 /// The store of the repository; `None` if the place is empty.
 pub(crate) async fn read_identity(objects: &Objects) -> Result<Option<StoreId>> {
+    if let Some(store) = read_existing(objects).await? {
+        return Ok(Some(store));
+    }
+    let Some(found) = objects.any().await? else { return Ok(None) };
+    // Another process may have just created the repository.
+    match read_existing(objects).await? {
+        Some(store) => Ok(Some(store)),
+        None => Err(Error::NotEmpty { found }),
+    }
+}
+
+async fn read_existing(objects: &Objects) -> Result<Option<StoreId>> {
     match objects.read(IDENTITY, MAX_IDENTITY_BYTES).await {
         Ok(bytes) => {
             let identity: Identity = unseal(IDENTITY, &bytes)?;
             Ok(Some(identity.store))
         }
-        Err(Error::Missing { .. }) => match objects.any().await? {
-            // Another process has just created it.
-            Some(found) if found == IDENTITY => Err(Error::Exists { object: found }),
-            Some(found) => Err(Error::NotEmpty { found }),
-            None => Ok(None),
-        },
+        Err(Error::Missing { .. }) => Ok(None),
         Err(Error::TooLarge { what, size, .. }) => {
             Err(Error::damaged(&what, format!("it has {size} bytes")))
         }

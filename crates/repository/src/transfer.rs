@@ -22,8 +22,8 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Limits and observes an operation that reads or writes files of a repository. By default there
-/// is no limit, no report, and no end.
+/// Limits and observes one operation that reads or writes files of a repository; all calls of the
+/// operation get the same value. By default there is no limit, no report, and no end.
 pub struct Transfer {
     clock: Arc<dyn Clock>,
     bytes_per_second: Option<u64>,
@@ -81,7 +81,7 @@ impl Transfer {
         self
     }
 
-    /// Sets the bytes of the whole operation. Verification sets it itself.
+    /// Sets the bytes of the whole operation. A verification sets it to those of the content.
     pub fn set_total(&self, bytes: u64) {
         self.total.store(bytes, Ordering::Relaxed);
     }

@@ -172,7 +172,7 @@ async fn paths_that_contradict_each_other_are_refused() {
         assert_eq!(added.is_ok(), is_allowed, "{path}");
     }
     let finished = backup.finish(time(50), collections()).await;
-    assert!(matches!(finished, Err(Error::Damaged { .. })));
+    assert!(matches!(finished, Err(Error::InvalidInput { .. })));
     assert!(fixture.repository.backup_ids().await.unwrap().is_empty());
 }
 

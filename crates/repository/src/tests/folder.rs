@@ -9,7 +9,7 @@ use object_store::{PutMode, PutPayload};
 use super::*;
 
 fn open(root: &Path) -> FolderStore {
-    FolderStore::open(root, NOW_MS).unwrap()
+    FolderStore::open_or_create(root, NOW_MS).unwrap()
 }
 
 #[tokio::test]
@@ -105,7 +105,10 @@ async fn a_repository_in_a_folder() {
     fs::remove_file(root.path().join("circle")).unwrap();
     // A file is not a folder.
     let file = root.path().join("repository.json");
-    assert!(matches!(FolderStore::open(&file, NOW_MS), Err(Error::LocalFile { .. })));
+    for path in [file.clone(), file.join("below"), root.path().join("missing")] {
+        assert!(matches!(FolderStore::open(&path, NOW_MS), Err(Error::LocalFile { .. })));
+    }
+    assert!(matches!(FolderStore::open_or_create(&file, NOW_MS), Err(Error::LocalFile { .. })));
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ async fn other_objects_in_the_repository_are_ignored() {
     // A lock that cannot be read may be that of a running operation.
     fixture.put("locks/backup-x.json", b"x").await;
     let planned = fixture.repository.plan_prune(&options).await;
-    assert!(matches!(planned, Err(Error::Damaged { .. })), "{planned:?}");
+    assert!(matches!(planned, Err(Error::UnreadableLock { .. })), "{planned:?}");
 }
 
 fn runtime() -> tokio::runtime::Runtime {
