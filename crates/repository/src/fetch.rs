@@ -22,9 +22,9 @@ const WRITE_BYTES: usize = 4 << 20;
 
 impl Repository {
     /// Fetches a file of a backup into the folder of a restore, which must exist, and returns its
-    /// path there. Folders below it are created as needed. The file gets its name after its checksum
-    /// was verified and its content synced; the name is durable after the caller has synced the
-    /// folders.
+    /// path there. Folders below it are created as needed. The file gets its name after its
+    /// checksum was verified and its content synced; the name is durable after the caller has
+    /// synced the folders.
     ///
     /// # Errors
     /// [`Error::Damaged`] and [`Error::Missing`] with the name of the object,
