@@ -1,4 +1,4 @@
-//! What a commit sends: the token, the writes as arrays, and COMMIT, without waiting in between.
+//! What a commit sends: the token and the writes as arrays, without waiting in between.
 //!
 //! ```text
 //! rollback; begin isolation level read committed
@@ -14,7 +14,14 @@
 //! ignore a row that was committed after the snapshot. Whether the reads are still valid was
 //! decided before, by the conflict tracker.
 //!
-//! Each statement is a message of its own: a failed one makes the later ones fail, and COMMIT roll
+//! A small commit is one statement, which is a transaction of its own, after a `rollback`:
+//!
+//! ```text
+//! rollback
+//! with w2 as (insert into record ...), w4 as (delete from index ...) insert into commits values (token)
+//! ```
+//!
+//! Otherwise each statement is a message of its own: a failed one makes the later ones fail, and COMMIT roll
 //! back. COMMIT reports no error then; therefore every reply is checked. If the connection is lost
 //! before COMMIT was answered, the outcome is unknown: see [`settle`].
 
@@ -30,7 +37,7 @@ use crate::connection::{Call, Connection, Pipeline};
 use crate::failure::Failure;
 use crate::pool::{Admission, Lease};
 use crate::settle;
-use crate::sql::Sql;
+use crate::sql::{Kinds, Sql};
 use crate::txn::{MAX_TRIES, PostgresTxn};
 use crate::wait::{Patience, block_on};
 
@@ -59,9 +66,20 @@ enum Sent {
     Unknown(String),
 }
 
-/// Ends the transaction of the reads, if there was one.
-const BEGIN_AFTER_READS: &str = "rollback; begin isolation level read committed";
-const BEGIN: &str = "begin isolation level read committed";
+/// What precedes the writes. Both end a transaction of the session, if there is one.
+struct Start {
+    /// Before a commit of one statement, which is executed outside of a transaction.
+    one: &'static str,
+    /// Before a commit of several statements.
+    several: &'static str,
+}
+
+/// The transaction has read on this connection.
+const AFTER_READS: Start =
+    Start { one: "rollback", several: "rollback; begin isolation level read committed" };
+/// A ROLLBACK alone would be a warning in the log of PostgreSQL.
+const FRESH: Start =
+    Start { one: "begin; rollback", several: "begin isolation level read committed" };
 
 /// The connection of a commit.
 pub(crate) enum CommitLease {
@@ -84,17 +102,17 @@ pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
     let (mut lease, mut tries) = (lease, 0);
     loop {
         tries += 1;
-        let (lease, begin) = match std::mem::replace(&mut lease, CommitLease::None) {
-            CommitLease::HasRead(lease) => (lease, BEGIN_AFTER_READS),
-            CommitLease::Fresh(lease) => (lease, BEGIN),
+        let (lease, start) = match std::mem::replace(&mut lease, CommitLease::None) {
+            CommitLease::HasRead(lease) => (lease, AFTER_READS),
+            CommitLease::Fresh(lease) => (lease, FRESH),
             CommitLease::None => {
                 // The second try has waited already, and may hold up the log.
                 let admission = if tries == 1 { Admission::Queued } else { Admission::AtOnce };
-                (store.pool.lease(admission, deadline)?, BEGIN)
+                (store.pool.lease(admission, deadline)?, FRESH)
             }
         };
         let token = store.tokens.begin(store.pool.owner_number());
-        let failure = match send(&lease, &batches, begin, token.number(), deadline) {
+        let failure = match send(&lease, &batches, &start, token.number(), deadline) {
             Sent::Applied => {
                 store.clean_tokens();
                 return Ok(());
@@ -119,13 +137,61 @@ pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
     }
 }
 
-fn send(
+/// Sends a commit as one statement. It is executed only outside of a transaction: if ROLLBACK fails,
+/// the connection is given up, and with it what the statement wrote.
+fn send_together(
     lease: &Lease,
+    (kinds, start): (Kinds, &Start),
     batches: &[Batch<'_>],
-    begin: &'static str,
     token: i64,
     deadline: Instant,
 ) -> Sent {
+    let connection = lease.connection();
+    let statement = match connection.statement(Sql::Together(kinds), deadline) {
+        Ok(statement) => statement,
+        Err(failure) => return Sent::Unsent(failure),
+    };
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&token];
+    params.extend(batches.iter().flat_map(Batch::params));
+    let calls = vec![connection.plain_call(start.one), connection.call(statement, &params)];
+    lease.begin_transaction();
+    let lost = |failure: Failure| Sent::Unknown(failure.into_kv().to_string());
+    let mut replies = match block_on(Pipeline::new(calls), deadline, Patience::UntilDeadline) {
+        Ok(replies) => replies.into_iter(),
+        Err(abandoned) => return lost(abandoned.into()),
+    };
+    if let Some(Err(error)) = replies.next() {
+        return match Failure::of(&error) {
+            Failure::Refused(error) => Sent::Unsent(Failure::Lost(error.to_string())),
+            failure => lost(failure),
+        };
+    }
+    if let Some(Err(error)) = replies.next() {
+        return match Failure::of(&error) {
+            Failure::Refused(error) => {
+                lease.end_transaction();
+                Sent::Refused(error)
+            }
+            failure => lost(failure),
+        };
+    }
+    lease.end_transaction();
+    Sent::Applied
+}
+
+fn send(
+    lease: &Lease,
+    batches: &[Batch<'_>],
+    start: &Start,
+    token: i64,
+    deadline: Instant,
+) -> Sent {
+    let bytes: usize = batches.iter().map(|batch| batch.bytes).sum();
+    if bytes <= STATEMENT_BYTES
+        && let Some(kinds) = Kinds::of(batches.iter().map(|batch| batch.sql))
+    {
+        return send_together(lease, (kinds, start), batches, token, deadline);
+    }
     let connection = lease.connection();
     let statements: Result<Vec<Statement>, Failure> = std::iter::once(Sql::AddToken)
         .chain(batches.iter().map(|batch| batch.sql))
@@ -150,7 +216,7 @@ fn send(
         let writes: Vec<Vec<_>> = batches[first..after].iter().map(Batch::params).collect();
         let mut calls: Vec<Call<'_>> = Vec::with_capacity(after - first + 3);
         if !is_begun {
-            calls.push(connection.plain_call(begin));
+            calls.push(connection.plain_call(start.several));
             calls.push(connection.call(statements[0].clone(), &params));
         }
         for (statement, params) in statements[first + 1..=after].iter().zip(&writes) {
@@ -209,9 +275,9 @@ impl<'b> Batch<'b> {
     }
 
     fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
-        match self.sql {
-            Sql::Put(_) | Sql::Insert(_) => vec![&self.keys, &self.values],
-            _ => vec![&self.keys],
+        match self.sql.has_values() {
+            true => vec![&self.keys, &self.values],
+            false => vec![&self.keys],
         }
     }
 }
@@ -247,6 +313,9 @@ fn batches<'b>(buffer: &'b WriteBuffer, late: &'b [(Keyspace, Vec<u8>)]) -> Vec<
     let mut batches = Vec::new();
     add_batches(&mut batches, inserts);
     add_batches(&mut batches, others);
+    if Kinds::of(batches.iter().map(|batch| batch.sql)).is_some() {
+        batches.sort_by_key(|batch| Kinds::place(batch.sql));
+    }
     batches
 }
 
@@ -269,7 +338,7 @@ fn add_batches<'b>(batches: &mut Vec<Batch<'b>>, writes: Vec<(Sql, &'b [u8], &'b
         };
         let batch = &mut batches[at];
         batch.keys.push(key);
-        if matches!(sql, Sql::Put(_) | Sql::Insert(_)) {
+        if sql.has_values() {
             batch.values.push(value);
         }
         batch.bytes += bytes;

@@ -40,8 +40,50 @@ pub(crate) enum Sql {
     Retire,
     /// Writes the token of a commit.
     AddToken,
+    /// All writes of a commit, and its token, which is the first parameter.
+    Together(Kinds),
     /// Removes the first entries of a range.
     Sweep(Keyspace),
+}
+
+/// The kinds of writes of a commit that is one statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kinds(u32);
+
+impl Kinds {
+    /// All kinds, in the order of their parameters.
+    fn all() -> impl Iterator<Item = Sql> {
+        let of_keyspace =
+            |keyspace| [Sql::Insert(keyspace), Sql::Delete(keyspace), Sql::Put(keyspace)];
+        Keyspace::ALL.into_iter().flat_map(of_keyspace).chain([Sql::Retire])
+    }
+
+    /// The place of a kind of write in the order of the parameters.
+    pub(crate) fn place(sql: Sql) -> Option<usize> {
+        Kinds::all().position(|kind| kind == sql)
+    }
+
+    /// The kinds of these writes; `None` if one statement cannot execute them all: one occurs
+    /// twice, or the same row may be inserted and deleted.
+    pub(crate) fn of(writes: impl Iterator<Item = Sql>) -> Option<Kinds> {
+        let mut bits = 0;
+        for sql in writes {
+            let bit = 1 << Kinds::place(sql)?;
+            if bits & bit != 0 {
+                return None;
+            }
+            bits |= bit;
+        }
+        let kinds = Kinds(bits);
+        let both = |keyspace: Keyspace| {
+            kinds.contains(Sql::Insert(keyspace)) && kinds.contains(Sql::Delete(keyspace))
+        };
+        (!Keyspace::ALL.into_iter().any(both)).then_some(kinds)
+    }
+
+    fn contains(self, sql: Sql) -> bool {
+        Kinds::place(sql).is_some_and(|place| self.0 & (1 << place) != 0)
+    }
 }
 
 /// True in a transaction that has written its token. Without the condition, the writes of a
@@ -128,23 +170,18 @@ impl Sql {
     fn writing(self, schema: &str) -> String {
         let table = |keyspace: Keyspace| table(schema, keyspace);
         match self {
-            Sql::Put(keyspace) => {
-                let also = if keyspace == Keyspace::Record { ", retired = false" } else { "" };
-                format!(
-                    "{} on conflict (key) do update set value = excluded.value{also}",
-                    insert(&table(keyspace))
-                )
+            Sql::Put(_) | Sql::Insert(_) | Sql::Delete(_) | Sql::Retire => {
+                self.write(schema, 1, IN_TRANSACTION)
             }
-            Sql::Insert(keyspace) => insert(&table(keyspace)),
-            Sql::Delete(keyspace) => format!(
-                "delete from {} where key = any($1::bytea[]) and {IN_TRANSACTION}",
-                table(keyspace)
-            ),
-            Sql::Retire => format!(
-                "update {} set retired = true where key = any($1::bytea[]) and not retired \
-                 and {IN_TRANSACTION}",
-                table(Keyspace::Record)
-            ),
+            Sql::Together(kinds) => {
+                let (mut writes, mut first) = (Vec::new(), 2);
+                for kind in Kinds::all().filter(|kind| kinds.contains(*kind)) {
+                    writes.push(format!("w{first} as ({})", kind.write(schema, first, "true")));
+                    first += if kind.has_values() { 2 } else { 1 };
+                }
+                let token = Sql::AddToken.writing(schema);
+                format!("with {} {token}", writes.join(", "))
+            }
             Sql::Sweep(keyspace) => format!(
                 "with rest as materialized (select key from {0} where key >= $1 and key < $2 \
                  order by key offset $3 limit 1), \
@@ -154,6 +191,44 @@ impl Sql {
                 table(keyspace)
             ),
             _ => format!("insert into \"{schema}\".commits values ($1)"),
+        }
+    }
+}
+
+impl Sql {
+    /// Whether it writes values, which are a parameter of their own after the keys.
+    pub(crate) fn has_values(self) -> bool {
+        matches!(self, Sql::Put(_) | Sql::Insert(_))
+    }
+
+    /// The text of a write of many keys, whose parameters begin with this number.
+    fn write(self, schema: &str, first: usize, condition: &str) -> String {
+        let insert = |keyspace: Keyspace| {
+            format!(
+                "insert into {} (key, value) select k, v \
+                 from unnest(${first}::bytea[], ${}::bytea[]) u(k, v) where {condition}",
+                table(schema, keyspace),
+                first + 1,
+            )
+        };
+        match self {
+            Sql::Put(keyspace) => {
+                let also = if keyspace == Keyspace::Record { ", retired = false" } else { "" };
+                format!(
+                    "{} on conflict (key) do update set value = excluded.value{also}",
+                    insert(keyspace)
+                )
+            }
+            Sql::Insert(keyspace) => insert(keyspace),
+            Sql::Delete(keyspace) => format!(
+                "delete from {} where key = any(${first}::bytea[]) and {condition}",
+                table(schema, keyspace)
+            ),
+            _ => format!(
+                "update {} set retired = true where key = any(${first}::bytea[]) and not retired \
+                 and {condition}",
+                table(schema, Keyspace::Record)
+            ),
         }
     }
 }
@@ -224,9 +299,30 @@ fn ranges(table: &str, keyspace: Keyspace, direction: Direction) -> String {
     )
 }
 
-fn insert(table: &str) -> String {
-    format!(
-        "insert into {table} (key, value) select k, v \
-         from unnest($1::bytea[], $2::bytea[]) u(k, v) where {IN_TRANSACTION}"
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD: Keyspace = Keyspace::Record;
+    const INDEX: Keyspace = Keyspace::Index;
+
+    #[test]
+    fn a_commit_is_one_statement_unless_a_row_might_be_written_twice() {
+        let of = |writes: &[Sql]| Kinds::of(writes.iter().copied());
+        let kinds = of(&[Sql::Insert(INDEX), Sql::Put(RECORD), Sql::Retire]).unwrap();
+        assert_eq!(
+            Sql::Together(kinds).text("s"),
+            "with w2 as (insert into \"s\".\"record\" (key, value) select k, v \
+             from unnest($2::bytea[], $3::bytea[]) u(k, v) where true \
+             on conflict (key) do update set value = excluded.value, retired = false), \
+             w4 as (insert into \"s\".\"index\" (key, value) select k, v \
+             from unnest($4::bytea[], $5::bytea[]) u(k, v) where true), \
+             w6 as (update \"s\".\"record\" set retired = true where key = any($6::bytea[]) \
+             and not retired and true) insert into \"s\".commits values ($1)"
+        );
+        assert_eq!(of(&[Sql::Put(RECORD), Sql::Put(RECORD)]), None);
+        assert_eq!(of(&[Sql::Insert(INDEX), Sql::Delete(INDEX)]), None);
+        assert!(of(&[Sql::Insert(INDEX), Sql::Delete(RECORD)]).is_some());
+        assert_eq!(of(&[Sql::AddToken]), None);
+    }
 }
