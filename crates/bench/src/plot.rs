@@ -61,10 +61,10 @@ pub(crate) fn svg(seconds: &[f64], courses: &[Course], marks: &[f64]) -> Result<
                 "<path d=\"M{at:.1} {from:.1}V{to:.1}\" stroke=\"#999\" stroke-dasharray=\"3 3\"/>"
             )?;
         }
-        for time in [0.0, last / 2.0, last] {
+        for (time, anchor) in [(0.0, "middle"), (last / 2.0, "middle"), (last, "end")] {
             writeln!(
                 svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{time:.0} s</text>",
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"#555\">{time:.0} s</text>",
                 x(time),
                 HEIGHT - 6.0
             )?;

@@ -21,8 +21,8 @@
 //! with w2 as (insert into record ...), w4 as (delete from index ...) insert into commits values (token)
 //! ```
 //!
-//! Otherwise each statement is a message of its own: a failed one makes the later ones fail, and COMMIT roll
-//! back. COMMIT reports no error then; therefore every reply is checked. If the connection is lost
+//! Otherwise each statement is a message of its own: a failed one makes the later ones fail, and
+//! COMMIT roll back. COMMIT reports no error then; therefore every reply is checked. If the connection is lost
 //! before COMMIT was answered, the outcome is unknown: see [`settle`].
 
 use std::collections::BTreeSet;
@@ -137,8 +137,8 @@ pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
     }
 }
 
-/// Sends a commit as one statement. It is executed only outside of a transaction: if ROLLBACK fails,
-/// the connection is given up, and with it what the statement wrote.
+/// Sends a commit as one statement. It commits only outside of a transaction: if ROLLBACK fails, the
+/// connection is given up, and with it what the statement wrote.
 fn send_together(
     lease: &Lease,
     (kinds, start): (Kinds, &Start),

@@ -16,8 +16,9 @@ use crate::record::{Moment, RecordKey, StoredDocument};
 use crate::write::{WriteOptions, WriteUnit};
 
 /// The number of documents that are read in one call, if their average length does not exceed the
-/// limit.
-const READ_TOGETHER: usize = 32;
+/// limit. The engine does not keep their blocks, so that each call reads the block in which the
+/// last one ended again.
+const READ_TOGETHER: usize = 128;
 const READ_TOGETHER_BYTES: i64 = 16 << 10;
 /// The number of documents, and their bytes, in one file of an archive.
 const ARCHIVED_TOGETHER: usize = 1000;
