@@ -18,7 +18,8 @@
 //!
 //! ```text
 //! rollback
-//! with w2 as (insert into record ...), w4 as (delete from index ...) insert into commits values (token)
+//! with w2 as (insert into record ...), w4 as (delete from index ...)
+//!     insert into commits values (token)
 //! ```
 //!
 //! Otherwise each statement is a message of its own: a failed one makes the later ones fail, and
@@ -137,8 +138,8 @@ pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
     }
 }
 
-/// Sends a commit as one statement. It commits only outside of a transaction: if ROLLBACK fails, the
-/// connection is given up, and with it what the statement wrote.
+/// Sends a commit as one statement. It commits only outside of a transaction: if ROLLBACK fails,
+/// the connection is given up, and with it what the statement wrote.
 fn send_together(
     lease: &Lease,
     (kinds, start): (Kinds, &Start),
