@@ -23,8 +23,8 @@
 //! ```
 //!
 //! Otherwise each statement is a message of its own: a failed one makes the later ones fail, and
-//! COMMIT roll back. COMMIT reports no error then; therefore every reply is checked. If the connection is lost
-//! before COMMIT was answered, the outcome is unknown: see [`settle`].
+//! COMMIT roll back. COMMIT reports no error then; therefore every reply is checked. If the
+//! connection is lost before the last reply, the outcome is unknown: see [`settle`].
 
 use std::collections::BTreeSet;
 use std::time::Instant;
