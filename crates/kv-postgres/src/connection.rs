@@ -21,13 +21,16 @@ use crate::sql::Sql;
 use crate::wait::{Patience, block_on};
 
 /// Settings of each session. The tables are read and written by their keys only; the planner need
-/// not consider anything but their indexes, and not for every execution.
-const SETTINGS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
-    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off \
-    -c max_parallel_workers_per_gather=0 -c default_transaction_isolation=read\\ committed \
-    -c default_transaction_read_only=off -c default_transaction_deferrable=off \
-    -c search_path=pg_catalog -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 \
-    -c tcp_keepalives_count=3 -c client_min_messages=warning";
+/// not consider anything but their indexes, and not for every execution. They are statements, not
+/// options of the connection, which PgBouncer refuses.
+const SETTINGS: &str = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; \
+    set enable_bitmapscan = off; set enable_hashjoin = off; set enable_mergejoin = off; \
+    set jit = off; set max_parallel_workers_per_gather = 0; \
+    set default_transaction_isolation = 'read committed'; \
+    set default_transaction_read_only = off; set default_transaction_deferrable = off; \
+    set search_path = pg_catalog; set tcp_keepalives_idle = 10; \
+    set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3; \
+    set client_min_messages = warning";
 
 /// Parameters of a statement.
 pub(crate) type Params<'p> = &'p [&'p (dyn ToSql + Sync)];
@@ -38,6 +41,8 @@ pub(crate) struct Connector {
     pub(crate) target: Target,
     pub(crate) schema: Arc<str>,
     pub(crate) runtime: Handle,
+    /// What a new session executes first.
+    settings: Arc<str>,
 }
 
 impl Connector {
@@ -47,13 +52,11 @@ impl Connector {
         runtime: Handle,
         (statement_ms, session_ms): (u128, u64),
     ) -> Connector {
-        let own = target.config.get_options().unwrap_or_default();
-        let options = format!(
-            "{own} {SETTINGS} -c statement_timeout={statement_ms} -c lock_timeout={statement_ms} \
-             -c idle_in_transaction_session_timeout={session_ms}"
+        let settings = format!(
+            "{SETTINGS}; set statement_timeout = {statement_ms}; set lock_timeout = {statement_ms}; \
+             set idle_in_transaction_session_timeout = {session_ms}"
         );
         let config = &mut target.config;
-        config.options(options.trim());
         if config.get_application_name().is_none() {
             config.application_name("mayflydb");
         }
@@ -62,7 +65,7 @@ impl Connector {
             config.connect_timeout(timeout);
         }
         config.keepalives_idle(std::time::Duration::from_secs(10));
-        Connector { target, schema: schema.into(), runtime }
+        Connector { target, schema: schema.into(), runtime, settings: settings.into() }
     }
 
     /// Connects and logs in.
@@ -88,14 +91,16 @@ impl Connector {
             Ok(Err(error)) => return Err(OpenError::Unavailable(error.to_string())),
             Err(_) => return Err(OpenError::Unavailable("the server does not answer".into())),
         };
-        Ok(Connection {
+        let connection = Connection {
             client,
             connector: self.clone(),
             statements: Mutex::default(),
             is_broken: AtomicBool::new(false),
             is_shared: AtomicBool::new(false),
             session: Session::default(),
-        })
+        };
+        connection.open_with(&self.settings, deadline)?;
+        Ok(connection)
     }
 }
 
