@@ -329,3 +329,24 @@ impl Future for Pipeline<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_no_options_of_the_connection() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let connector = |url: &str| {
+            let target = Target::parse(url).unwrap();
+            Connector::new(target, "mayflydb", runtime.handle().clone(), (30_000, 660_000))
+        };
+        // PgBouncer refuses them. Those of the URL are the operator's.
+        let plain = connector("postgresql://me@127.0.0.1/data?sslmode=disable");
+        assert_eq!(plain.target.config.get_options(), None);
+        let own =
+            connector("postgresql://me@127.0.0.1/data?sslmode=disable&options=-c%20jit%3Doff");
+        assert_eq!(own.target.config.get_options(), Some("-c jit=off"));
+        assert!(plain.settings.contains("statement_timeout = 30000"));
+    }
+}
