@@ -40,27 +40,37 @@ class Postgres:
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="mayflydb-postgres-")
-        user = {}
         if os.getuid() == 0:
             os.chown(self.folder, NOBODY, NOBODY)
-            user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        self.fill(Path(self.folder) / "data")
+        self.start(Path(self.folder) / "data")
+        return self
+
+    def fill(self, data: Path) -> None:
+        self.run("initdb", "--no-sync", "-U", "mayfly", "-A", "trust", "-E", "UTF8", "--locale=C", "-D", data)
+
+    def options(self, out) -> dict:
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+        return {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT, "cwd": "/", **user}
+
+    def run(self, program: str, *arguments) -> None:
+        """Executes a program of PostgreSQL as the user of the server."""
+        with open(self.log, "ab") as out:
+            subprocess.run([self.programs / program, *arguments], check=True, **self.options(out))
+
+    def start(self, data: Path, *further: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        initdb = [self.programs / "initdb", "--no-sync", "-U", "mayfly", "-A", "trust", "-E", "UTF8", "--locale=C"]
-        data = Path(self.folder) / "data"
-        settings = [word for setting in SETTINGS for word in ("-c", setting)]
-        with open(self.log, "wb") as out:
-            options = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT, "cwd": "/", **user}
-            subprocess.run([*initdb, "-D", data], check=True, **options)
+        settings = [word for setting in (*SETTINGS, *further) for word in ("-c", setting)]
+        with open(self.log, "ab") as out:
             command = [self.programs / "postgres", "-D", data, "-p", str(self.port), *settings]
-            self.process = subprocess.Popen(command, **options)
+            self.process = subprocess.Popen(command, **self.options(out))
         deadline = time.monotonic() + START_SECS
         while self.sql("select 1") != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
                 raise OSError(f"PostgreSQL does not start, see {self.log}")
             time.sleep(0.05)
-        return self
 
     def sql(self, text: str) -> int:
         command = [self.programs / "psql", "-qX", self.url("postgres"), "-c", text]
@@ -82,8 +92,44 @@ class Postgres:
             raise OSError(f"the database {name} cannot be made, see {self.log}")
         return self.url(name)
 
+    def begin_standby(self, name: str) -> "Standby":
+        """Starts a synchronous standby, which takes over when it is promoted."""
+        return Standby(self, name)
+
     def __exit__(self, *_) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Standby(Postgres):
+    """A synchronous standby of a server. It has its own port, and the data of the other one."""
+
+    def __init__(self, primary: Postgres, name: str):
+        super().__init__(primary.log.with_suffix(f".{name}"))
+        self.primary, self.name = primary, name
+
+    def fill(self, data: Path) -> None:
+        primary = self.primary
+        with open(Path(primary.folder) / "data" / "pg_hba.conf", "a", encoding="utf-8") as rules:
+            rules.write("host replication all 127.0.0.1/32 trust\n")
+        primary.sql("select pg_reload_conf()")
+        source = f"host=127.0.0.1 port={primary.port} user=mayfly application_name={self.name}"
+        self.run("pg_basebackup", "-d", source, "-D", data, "-R", "-X", "stream", "-c", "fast")
+        # Commits wait for the standby from now on.
+        primary.sql(f"alter system set synchronous_standby_names = '{self.name}'")
+        primary.sql("select pg_reload_conf()")
+
+    def start(self, data: Path, *further: str) -> None:
+        super().start(data, "synchronous_standby_names=", *further)
+        deadline = time.monotonic() + START_SECS
+        state = "select coalesce(max(sync_state), '') from pg_stat_replication"
+        while self.primary.ask(self.primary.url("postgres"), state) != "sync":
+            if time.monotonic() > deadline:
+                self.__exit__()
+                raise OSError(f"the standby does not replicate, see {self.log}")
+            time.sleep(0.05)
+
+    def promote(self) -> None:
+        self.ask(self.url("postgres"), "select pg_promote()")

@@ -167,6 +167,48 @@ def test_the_database_ends_connections(postgres, tmp_path):
     assert node.end() == 0
 
 
+def test_a_standby_takes_over_without_a_lost_write(tmp_path):
+    with Postgres(tmp_path / "primary.log") as primary, primary.begin_standby("s1") as standby:
+        database = primary.database().rsplit("/", 1)[1].split("?")[0]
+        both = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        url = f"postgresql://mayfly@{both}/{database}?sslmode=disable&target_session_attrs=read-write"
+        node = Node(tmp_path / "node", url)
+        carts = node.client().shop.carts
+        acknowledged, stopping = [], threading.Event()
+
+        def write():
+            for number in range(1_000_000):
+                if stopping.is_set():
+                    return
+                try:
+                    carts.insert_one({"_id": f"{threading.get_ident()} {number}"})
+                except PyMongoError:
+                    continue
+                acknowledged.append(f"{threading.get_ident()} {number}")
+
+        writers = [threading.Thread(target=write) for _ in range(4)]
+        for writer in writers:
+            writer.start()
+        deadline = time.monotonic() + PATIENCE
+        while len(acknowledged) < 500:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        primary.process.kill()
+        primary.process.wait()
+        before = len(acknowledged)
+        standby.promote()
+        while len(acknowledged) < before + 500:
+            assert time.monotonic() < deadline, node.log.read_text()
+            time.sleep(0.01)
+        stopping.set()
+        for writer in writers:
+            writer.join()
+        found = {cart["_id"] for cart in carts.find()}
+        assert not set(acknowledged) - found
+        assert carts.database.command("validate", "carts", full=True)["valid"]
+        assert node.end() == 0
+
+
 def test_compact_vacuums_the_tables(postgres, tmp_path):
     url = postgres.database()
     node = Node(tmp_path / "node", url)
