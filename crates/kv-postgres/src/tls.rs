@@ -1,7 +1,9 @@
 //! TLS to PostgreSQL over rustls.
 //!
 //! `sslmode` has the meaning that libpq gives it: `require` encrypts and checks no certificate
-//! unless `sslrootcert` is given, `verify-ca` checks the chain, `verify-full` the host name, too.
+//! unless `sslrootcert` is given, `verify-ca` checks the chain, `verify-full` the host name, too. A
+//! certificate that is in the file of `sslrootcert` itself is accepted for itself, as PostgreSQL's
+//! manual makes them for a first server with TLS; rustls alone refuses those of authorities.
 
 use std::fs;
 use std::future::Future;
@@ -11,9 +13,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
@@ -43,14 +46,11 @@ impl Tls {
         let verifier: Arc<dyn ServerCertVerifier> = match (check, roots) {
             (SslCheck::Nothing, None) => Arc::new(Unchecked(provider)),
             (check, roots) => {
-                let roots = Arc::new(root_store(roots)?);
-                let inner = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                let (roots, listed) = root_store(roots)?;
+                let inner = WebPkiServerVerifier::builder_with_provider(roots.into(), provider)
                     .build()
                     .map_err(|error| OpenError::Tls(error.to_string()))?;
-                match check {
-                    SslCheck::Host => inner,
-                    _ => Arc::new(AnyName(inner)),
-                }
+                Arc::new(Checked { inner, listed, checks_name: check == SslCheck::Host })
             }
         };
         let config =
@@ -59,13 +59,17 @@ impl Tls {
     }
 }
 
-fn root_store(file: Option<&Path>) -> Result<RootCertStore, OpenError> {
-    let mut roots = RootCertStore::empty();
+/// The roots, and the certificates of the file.
+fn root_store(
+    file: Option<&Path>,
+) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), OpenError> {
+    let (mut roots, mut listed) = (RootCertStore::empty(), Vec::new());
     if let Some(path) = file {
         let failed = |text: String| OpenError::Tls(format!("{}: {text}", path.display()));
         let pem = fs::read(path).map_err(|error| failed(error.to_string()))?;
         for certificate in CertificateDer::pem_slice_iter(&pem) {
             let certificate = certificate.map_err(|error| failed(error.to_string()))?;
+            listed.push(certificate.clone());
             roots.add(certificate).map_err(|error| failed(error.to_string()))?;
         }
     } else {
@@ -74,7 +78,7 @@ fn root_store(file: Option<&Path>) -> Result<RootCertStore, OpenError> {
     if roots.is_empty() {
         return Err(OpenError::Tls("there is no root certificate to check against".into()));
     }
-    Ok(roots)
+    Ok((roots, listed))
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
@@ -207,11 +211,42 @@ impl ServerCertVerifier for Unchecked {
     }
 }
 
-/// `sslmode=verify-ca`: the chain is checked, the name is not.
+/// `sslmode=verify-ca` and `verify-full`: the chain is checked, and the name with the latter.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct Checked {
+    inner: Arc<WebPkiServerVerifier>,
+    /// The certificates of `sslrootcert`.
+    listed: Vec<CertificateDer<'static>>,
+    checks_name: bool,
+}
 
-impl ServerCertVerifier for AnyName {
+impl Checked {
+    /// Checks a certificate that needs no chain: its time, and its name.
+    fn check_listed(
+        &self,
+        certificate: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let refused = |error| Err(Error::InvalidCertificate(error));
+        let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else {
+            return refused(CertificateError::BadEncoding);
+        };
+        let (validity, now) = (parsed.validity(), now.as_secs() as i64);
+        if now < validity.not_before.timestamp() {
+            return refused(CertificateError::NotValidYet);
+        }
+        if now > validity.not_after.timestamp() {
+            return refused(CertificateError::Expired);
+        }
+        match self.checks_name {
+            true => verify_server_name(&ParsedCertificate::try_from(certificate)?, name),
+            false => Ok(()),
+        }
+    }
+}
+
+impl ServerCertVerifier for Checked {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -220,11 +255,15 @@ impl ServerCertVerifier for AnyName {
         stapled: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if self.listed.contains(certificate) {
+            self.check_listed(certificate, name, now)?;
+            return Ok(ServerCertVerified::assertion());
+        }
         // The name is checked last.
-        match self.0.verify_server_cert(certificate, others, name, stapled, now) {
+        match self.inner.verify_server_cert(certificate, others, name, stapled, now) {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
             other => other,
         }
     }
@@ -235,7 +274,7 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
+        self.inner.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -244,10 +283,10 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
+        self.inner.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.inner.supported_verify_schemes()
     }
 }
