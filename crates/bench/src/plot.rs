@@ -27,7 +27,8 @@ pub(crate) fn svg(seconds: &[f64], courses: &[Course], marks: &[f64]) -> Result<
     let (width, height) = (WIDTH * COLUMNS as f64, HEIGHT * rows as f64);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" role=\"img\" font-family=\"sans-serif\" font-size=\"11\">\n\
+         viewBox=\"0 0 {width} {height}\" role=\"img\" font-family=\"sans-serif\" \
+         font-size=\"11\">\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
     let last = seconds.last().copied().unwrap_or(1.0).max(1.0);
@@ -64,7 +65,8 @@ pub(crate) fn svg(seconds: &[f64], courses: &[Course], marks: &[f64]) -> Result<
         for (time, anchor) in [(0.0, "middle"), (last / 2.0, "middle"), (last, "end")] {
             writeln!(
                 svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"#555\">{time:.0} s</text>",
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"#555\">\
+                 {time:.0} s</text>",
                 x(time),
                 HEIGHT - 6.0
             )?;
@@ -77,7 +79,8 @@ pub(crate) fn svg(seconds: &[f64], courses: &[Course], marks: &[f64]) -> Result<
         let points = points.join(" ");
         writeln!(
             svg,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"#1f6fb2\" stroke-width=\"1.3\"/>\n</g>"
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"#1f6fb2\" \
+             stroke-width=\"1.3\"/>\n</g>"
         )?;
     }
     svg.push_str("</svg>\n");

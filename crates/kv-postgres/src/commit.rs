@@ -98,7 +98,7 @@ pub(crate) enum CommitLease {
 pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
     let (store, deadline) = (&txn.store, txn.store.deadline());
     settle::settle_earlier(store, deadline)?;
-    let batches = batches(&txn.buffer, &txn.late);
+    let (batches, together) = batches(&txn.buffer, &txn.late);
     store.openings.wait_before_commit();
     let (mut lease, mut tries) = (lease, 0);
     loop {
@@ -113,7 +113,7 @@ pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
             }
         };
         let token = store.tokens.begin(store.pool.owner_number());
-        let failure = match send(&lease, &batches, &start, token.number(), deadline) {
+        let failure = match send(&lease, (&batches, together), &start, token.number(), deadline) {
             Sent::Applied => {
                 store.clean_tokens();
                 return Ok(());
@@ -138,8 +138,7 @@ pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
     }
 }
 
-/// Sends a commit as one statement. It commits only outside of a transaction: if ROLLBACK fails,
-/// the connection is given up, and with it what the statement wrote.
+/// Sends a commit as one statement, which is committed only outside of a transaction.
 fn send_together(
     lease: &Lease,
     (kinds, start): (Kinds, &Start),
@@ -156,41 +155,41 @@ fn send_together(
     params.extend(batches.iter().flat_map(Batch::params));
     let calls = vec![connection.plain_call(start.one), connection.call(statement, &params)];
     lease.begin_transaction();
-    let lost = |failure: Failure| Sent::Unknown(failure.into_kv().to_string());
-    let mut replies = match block_on(Pipeline::new(calls), deadline, Patience::UntilDeadline) {
-        Ok(replies) => replies.into_iter(),
-        Err(abandoned) => return lost(abandoned.into()),
+    let replies = match block_on(Pipeline::new(calls), deadline, Patience::UntilDeadline) {
+        Ok(replies) => replies,
+        Err(abandoned) => return Sent::Unknown(Failure::from(abandoned).into_kv().to_string()),
     };
-    if let Some(Err(error)) = replies.next() {
-        return match Failure::of(&error) {
-            Failure::Refused(error) => Sent::Unsent(Failure::Lost(error.to_string())),
-            failure => lost(failure),
-        };
+    let mut replies = replies.into_iter().map(|reply| reply.map_err(|error| Failure::of(&error)));
+    let (rolled_back, written) =
+        (replies.next().unwrap_or(Ok(())), replies.next().unwrap_or(Ok(())));
+    if rolled_back.is_ok() {
+        lease.end_transaction();
     }
-    if let Some(Err(error)) = replies.next() {
-        return match Failure::of(&error) {
-            Failure::Refused(error) => {
-                lease.end_transaction();
-                Sent::Refused(error)
-            }
-            failure => lost(failure),
-        };
+    outcome(rolled_back, written)
+}
+
+/// What became of a commit of one statement, by the replies to ROLLBACK and to the statement. If
+/// ROLLBACK was refused, the statement was committed or is part of a transaction that will not be,
+/// and only the token tells.
+fn outcome(rolled_back: Result<(), Failure>, written: Result<(), Failure>) -> Sent {
+    match (rolled_back, written) {
+        (Ok(()), Ok(())) => Sent::Applied,
+        (Ok(()), Err(Failure::Refused(error))) => Sent::Refused(error),
+        (Err(Failure::Refused(error)), Err(Failure::Refused(_))) => {
+            Sent::Unsent(Failure::Lost(error.to_string()))
+        }
+        (Err(failure), _) | (Ok(()), Err(failure)) => Sent::Unknown(failure.into_kv().to_string()),
     }
-    lease.end_transaction();
-    Sent::Applied
 }
 
 fn send(
     lease: &Lease,
-    batches: &[Batch<'_>],
+    (batches, together): (&[Batch<'_>], Option<Kinds>),
     start: &Start,
     token: i64,
     deadline: Instant,
 ) -> Sent {
-    let bytes: usize = batches.iter().map(|batch| batch.bytes).sum();
-    if bytes <= STATEMENT_BYTES
-        && let Some(kinds) = Kinds::of(batches.iter().map(|batch| batch.sql))
-    {
+    if let Some(kinds) = together {
         return send_together(lease, (kinds, start), batches, token, deadline);
     }
     let connection = lease.connection();
@@ -283,9 +282,12 @@ impl<'b> Batch<'b> {
     }
 }
 
-/// The last write to each key, as statements. Keys are in order, so that the transactions of two
-/// servers lock them in the same order.
-fn batches<'b>(buffer: &'b WriteBuffer, late: &'b [(Keyspace, Vec<u8>)]) -> Vec<Batch<'b>> {
+/// The last write to each key, as statements, and their kinds if one statement can execute them
+/// all. Keys are in order, so that the transactions of two servers lock them in the same order.
+fn batches<'b>(
+    buffer: &'b WriteBuffer,
+    late: &'b [(Keyspace, Vec<u8>)],
+) -> (Vec<Batch<'b>>, Option<Kinds>) {
     let mut ops: Vec<_> = buffer.ops().collect();
     // Stable: the writes to a key stay in their order.
     ops.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
@@ -314,10 +316,15 @@ fn batches<'b>(buffer: &'b WriteBuffer, late: &'b [(Keyspace, Vec<u8>)]) -> Vec<
     let mut batches = Vec::new();
     add_batches(&mut batches, inserts);
     add_batches(&mut batches, others);
-    if Kinds::of(batches.iter().map(|batch| batch.sql)).is_some() {
+    let bytes: usize = batches.iter().map(|batch| batch.bytes).sum();
+    let together = match bytes <= STATEMENT_BYTES {
+        true => Kinds::of(batches.iter().map(|batch| batch.sql)),
+        false => None,
+    };
+    if together.is_some() {
         batches.sort_by_key(|batch| Kinds::place(batch.sql));
     }
-    batches
+    (batches, together)
 }
 
 /// Adds the writes, those of one kind together.
@@ -343,5 +350,24 @@ fn add_batches<'b>(batches: &mut Vec<Batch<'b>>, writes: Vec<(Sql, &'b [u8], &'b
             batch.values.push(value);
         }
         batch.bytes += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_after_a_refused_rollback_may_have_been_committed() {
+        let refused = || Err(Failure::Refused(KvError::Conflict));
+        let lost = || Err(Failure::Lost("closed".into()));
+        assert!(matches!(outcome(Ok(()), Ok(())), Sent::Applied));
+        assert!(matches!(outcome(Ok(()), refused()), Sent::Refused(KvError::Conflict)));
+        assert!(matches!(outcome(refused(), refused()), Sent::Unsent(Failure::Lost(_))));
+        for replies in
+            [(refused(), Ok(())), (Ok(()), lost()), (lost(), lost()), (refused(), lost())]
+        {
+            assert!(matches!(outcome(replies.0, replies.1), Sent::Unknown(_)));
+        }
     }
 }

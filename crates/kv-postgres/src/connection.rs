@@ -53,8 +53,8 @@ impl Connector {
         (statement_ms, session_ms): (u128, u64),
     ) -> Connector {
         let settings = format!(
-            "{SETTINGS}; set statement_timeout = {statement_ms}; set lock_timeout = {statement_ms}; \
-             set idle_in_transaction_session_timeout = {session_ms}"
+            "{SETTINGS}; set statement_timeout = {statement_ms}; \
+             set lock_timeout = {statement_ms}; set idle_in_transaction_session_timeout = {session_ms}"
         );
         let config = &mut target.config;
         if config.get_application_name().is_none() {

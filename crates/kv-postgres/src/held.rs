@@ -31,10 +31,14 @@ pub(crate) struct HeldSession {
 impl HeldSession {
     /// The connection with the snapshot, for one statement.
     pub(crate) fn lease(&self) -> KvResult<Arc<Lease>> {
+        self.end_if_old();
+        self.lease.lock().clone().ok_or(KvError::TooOld)
+    }
+
+    fn end_if_old(&self) {
         if self.begun.elapsed() > MAX_HELD {
             self.end();
         }
-        self.lease.lock().clone().ok_or(KvError::TooOld)
     }
 
     fn end(&self) {
@@ -51,11 +55,14 @@ impl HeldSession {
 pub(crate) struct HeldSessions(Mutex<VecDeque<Weak<HeldSession>>>);
 
 impl HeldSessions {
-    /// Ends the oldest snapshots, until there is room for one more.
+    /// Ends the snapshots that are too old, and the oldest others until there is room for one more.
     pub(crate) fn make_room(&self, most: usize) {
         let mut sessions = self.0.lock();
         let is_open = |session: &Weak<HeldSession>| {
-            session.upgrade().is_some_and(|session| session.is_open())
+            session.upgrade().is_some_and(|session| {
+                session.end_if_old();
+                session.is_open()
+            })
         };
         sessions.retain(is_open);
         while sessions.len() >= most {

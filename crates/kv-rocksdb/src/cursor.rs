@@ -82,7 +82,9 @@ fn iterator<'s>(
     passing: bool,
 ) -> DBRawIteratorWithThreadMode<'s, DB> {
     let mut options = snapshot.scan_options();
-    options.fill_cache(!passing);
+    if passing {
+        options.fill_cache(false);
+    }
     options.set_iterate_lower_bound(range.start.as_slice());
     options.set_iterate_upper_bound(range.end.as_slice());
     store.db.raw_iterator_cf_opt(&store.family(keyspace), options)

@@ -78,7 +78,7 @@ async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The most memory that this process used so far, where the system tells.
+/// The most memory that this process has used, as Linux prints it.
 fn peak_memory() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM"));

@@ -1,7 +1,7 @@
 //! Numbers that are used once, whichever store takes them.
 //!
 //! ```text
-//! catalog  | key of the sequence |   the first number that no store has reserved, 8 bytes big-endian
+//! catalog  | key of the sequence |   the first number that is not reserved, 8 bytes big-endian
 //! ```
 //!
 //! A store reserves a range by adding its length to the row, in a transaction of its own, before it
