@@ -43,6 +43,7 @@ pub(crate) async fn open_service(
         oplog_retention_ms: config.oplog_retention_ms,
         id_hint_bytes: (config.cache_bytes / 64).clamp(1 << 20, 64 << 20),
         background,
+        for_replay: false,
     };
     let store = Store::open(engine, store_options, clock.clone(), ops.clone())
         .and_then(|store| store.begin_log().map(|()| store))

@@ -34,7 +34,7 @@ use crate::catalog::id_index_spec;
 use crate::catalog::{CatalogLock, Collection, CollectionState, Definition, Policy};
 use crate::catalog::{encode_collection, new_index};
 use crate::index::spec::IndexSpec;
-use crate::oplog::OplogBatch;
+use crate::oplog::{LoggedCommand, OplogBatch};
 use crate::policy::TtlOptions;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
@@ -234,9 +234,11 @@ impl Store {
         }
         let _definition = endangers.then(|| self.definitions.changing(ns, Definition::Changed));
         self.change(|txn, oplog| {
-            let about = (&*command_ns(ns), &collection.uuid());
-            oplog.command_changing(about, command, logged_before.as_doc());
-            put_collection(txn, collection.id(), ns, &collection.uuid(), &changed)
+            let definition = put_collection(txn, &collection, ns, &changed)?;
+            let database = command_ns(ns);
+            let logged = LoggedCommand::new(&database, collection.uuid(), command);
+            oplog.command(logged.changing(logged_before.as_doc()).defining(definition));
+            Ok(())
         })?;
         collection.install(&mut state, changed);
         Ok(Some(()))
@@ -294,12 +296,14 @@ impl Store {
             if !self.is_clustered(&state) {
                 state.id_index = Some(ready(&id_index_spec(collation.as_ref())?)?);
             }
-            put_collection(txn, id, ns, &uuid, &state)?;
+            let definition = put_definition(txn, id, encode_collection(ns, &uuid, &state))?;
             if logging == Logging::On {
-                oplog.command(&command_ns(ns), &uuid, command.as_doc());
-            }
-            for spec in further {
-                log_index(oplog, ns, &uuid, spec);
+                let database = command_ns(ns);
+                let logged = LoggedCommand::new(&database, uuid, command.as_doc());
+                oplog.command(logged.defining(definition.clone()));
+                for spec in further {
+                    log_index(oplog, ns, uuid, spec, &definition);
+                }
             }
             Ok(id)
         })?;
@@ -319,6 +323,23 @@ impl Store {
             }),
         }
         Ok(collection)
+    }
+
+    /// Creates a collection from its catalog document, for a replay. The change is not logged.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn create_defined(
+        &self,
+        ns: &Namespace,
+        options: DocBuf,
+        uuid: [u8; 16],
+        indexes: &[IndexSpec],
+    ) -> Result<()> {
+        let _changing = self.catalog.lock()?;
+        let definition = NewCollection { ns, options, uuid };
+        let view = ReadView::now();
+        self.create_with_indexes(&view, definition, [indexes, &[]], Logging::Off).map(drop)
     }
 
     /// Whether the records of a new collection are clustered by `_id`.
@@ -353,7 +374,8 @@ impl Store {
         let _definition = self.definitions.changing(&ns, Definition::Changed);
         self.change(|txn, oplog| {
             put_gone(txn, collection, &state)?;
-            oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
+            let database = command_ns(&ns);
+            oplog.command(LoggedCommand::new(&database, collection.uuid(), command.as_doc()));
             Ok(())
         })?;
         collection.mark_dropped(&state);
@@ -387,7 +409,8 @@ impl Store {
             command.append("dropDatabase", 1);
             let command = command.finish();
             self.change(|_, oplog| {
-                oplog.command(&format!("{db}.$cmd"), &[0; 16], command.as_doc());
+                let database = format!("{db}.$cmd");
+                oplog.command(LoggedCommand::new(&database, [0; 16], command.as_doc()));
                 Ok(())
             })?;
         }
@@ -399,24 +422,36 @@ fn command_ns(ns: &Namespace) -> String {
     format!("{}.$cmd", ns.db())
 }
 
-/// Logs that a collection has a new index.
-fn log_index(oplog: &mut OplogBatch, ns: &Namespace, uuid: &[u8; 16], spec: &IndexSpec) {
+/// Logs that a collection has a new index, with the collection's definition afterwards.
+fn log_index(
+    oplog: &mut OplogBatch,
+    ns: &Namespace,
+    uuid: [u8; 16],
+    spec: &IndexSpec,
+    definition: &DocBuf,
+) {
     let mut command = DocBuilder::new();
     command.append("createIndexes", ns.collection()).append_all(spec.document());
-    oplog.command(&command_ns(ns), uuid, command.finish().as_doc());
+    let (database, command) = (command_ns(ns), command.finish());
+    let logged = LoggedCommand::new(&database, uuid, command.as_doc());
+    oplog.command(logged.defining(definition.clone()));
 }
 
+/// Writes the catalog document of a collection with this name and state, and returns it.
 pub(crate) fn put_collection(
     txn: &mut dyn Txn,
-    id: u64,
+    collection: &Collection,
     ns: &Namespace,
-    uuid: &[u8; 16],
     state: &CollectionState,
-) -> Result<()> {
-    let document = encode_collection(ns, uuid, state);
-    check_bytes(document.as_doc())?;
-    txn.put(Keyspace::Catalog, &catalog_key::collection(id), document.as_bytes(), Guard::Checked)
-        .map_err(from_kv)
+) -> Result<DocBuf> {
+    put_definition(txn, collection.id(), encode_collection(ns, &collection.uuid(), state))
+}
+
+fn put_definition(txn: &mut dyn Txn, id: u64, definition: DocBuf) -> Result<DocBuf> {
+    check_bytes(definition.as_doc())?;
+    let key = catalog_key::collection(id);
+    txn.put(Keyspace::Catalog, &key, definition.as_bytes(), Guard::Checked).map_err(from_kv)?;
+    Ok(definition)
 }
 
 /// The ids of a collection and of its indexes.

@@ -15,6 +15,7 @@ mod oplog;
 pub mod policy;
 mod read;
 mod record;
+mod replay;
 mod session;
 mod shared;
 mod store;
@@ -45,7 +46,6 @@ pub use isolation::{BeforeRecord, ReadView, SessionKey, TransactionOwner};
 pub use oplog::{
     ChangeScope, EntryVisitor as LogVisitor, LogEnd, LogEntry, LogLimits, LogObject, LogOperation,
     LogRange, LogSizes, OPLOG, OperationVisitor, Oplog, SYSTEM_VIEWS, UpdateStyle, Watch,
-    apply_delta,
 };
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
@@ -54,6 +54,7 @@ pub use read::{
     ValidatedIndex, ValidationResult, position_of, whole_range,
 };
 pub use record::{IdKey, RecordKey, RetiredTally, StoredDocument, id_key, new_uuid, record_id};
+pub use replay::Replay;
 pub use session::StoreSession;
 pub use store::{Store, StoreOptions};
 pub use ttl::TtlStats;
@@ -62,8 +63,9 @@ pub use views::{
 };
 
 pub use write::{
-    COMMIT_STATEMENT, DefinitionChange, ExecutedStatements, FsyncLock, OpenTransaction, Statement,
-    TransactionSize, UnitCollections, WriteOptions, WriteUnit, Writer, WritingCommand,
+    COMMIT_STATEMENT, DefinitionChange, ExecutedStatements, FsyncLock, OpenTransaction,
+    ReplayedChange, Statement, TransactionSize, UnitCollections, WriteOptions, WriteUnit, Writer,
+    WritingCommand,
 };
 
 // Types of the byte store that callers of scans need.

@@ -44,6 +44,9 @@ pub struct StoreOptions {
     pub id_hint_bytes: usize,
     /// Whether background threads (TTL monitor, sweeper) run. Tests call their work themselves.
     pub background: bool,
+    /// Whether the store is opened for a replay of its log, which may still need the temporary
+    /// collections of commands that had not ended.
+    pub for_replay: bool,
 }
 
 impl Default for StoreOptions {
@@ -54,6 +57,7 @@ impl Default for StoreOptions {
             oplog_retention_ms: 0,
             id_hint_bytes: 1 << 20,
             background: true,
+            for_replay: false,
         }
     }
 }
@@ -160,7 +164,9 @@ impl Store {
         store.find_archives_by(finds_archives);
         store.load_counts()?;
         store.forget_unfinished_builds()?;
-        store.drop_temporary()?;
+        if !options.for_replay {
+            store.drop_temporary()?;
+        }
         if options.background {
             *store.sweeper.lock() = Some(Sweeper::start(&store).map_err(no_thread)?);
             let weak = Arc::downgrade(&store);

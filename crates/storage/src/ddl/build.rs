@@ -101,7 +101,7 @@ pub(super) struct Build<'s> {
 }
 
 impl Store {
-    pub(super) fn build_indexes(
+    pub(crate) fn build_indexes(
         &self,
         op: &OpCtx,
         collection: &Collection,

@@ -17,6 +17,7 @@ use crate::Store;
 use crate::catalog::{Collection, Definition, Index};
 use crate::index::kinds;
 use crate::index::spec::IndexSpec;
+use crate::oplog::LoggedCommand;
 use crate::policy::ExpireAfter;
 use crate::timeseries::check_policy;
 
@@ -208,6 +209,17 @@ impl Store {
         Ok(spec)
     }
 
+    /// Gives an index another definition with the same entries. The caller holds the catalog's
+    /// lock.
+    pub(crate) fn change_spec(
+        &self,
+        collection: &Collection,
+        index: &Arc<Index>,
+        spec: IndexSpec,
+    ) -> Result<()> {
+        self.replace_index(collection, index, with_spec(index, spec))
+    }
+
     pub(super) fn replace_index(
         &self,
         collection: &Collection,
@@ -230,9 +242,11 @@ impl Store {
         let endangers = index_change_endangers(old, &replacement);
         let _definition = endangers.then(|| self.definitions.changing(&ns, Definition::Changed));
         self.change(|txn, oplog| {
-            let about = (&*command_ns(&ns), &collection.uuid());
-            oplog.command_changing(about, command.as_doc(), before.as_doc());
-            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
+            let definition = put_collection(txn, collection, &ns, &changed)?;
+            let database = command_ns(&ns);
+            let logged = LoggedCommand::new(&database, collection.uuid(), command.as_doc());
+            oplog.command(logged.changing(before.as_doc()).defining(definition));
+            Ok(())
         })?;
         collection.install(&mut state, changed);
         Ok(())

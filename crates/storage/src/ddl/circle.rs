@@ -127,8 +127,8 @@ mod tests {
     fn name_on_record(store: &Store, from: &str, to: &str) {
         let collection = store.collection(&ReadView::now(), &namespace(from)).unwrap();
         let state = collection.state.read();
-        let (id, uuid) = (collection.id(), collection.uuid());
-        store.change(|txn, _| put_collection(txn, id, &namespace(to), &uuid, &state)).unwrap();
+        let to = namespace(to);
+        store.change(|txn, _| put_collection(txn, &collection, &to, &state)).unwrap();
     }
 
     fn insert(store: &Store, op: &OpCtx, into: &str) -> Result<()> {

@@ -23,6 +23,7 @@ use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Index, new_index};
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
+use crate::oplog::LoggedCommand;
 use crate::policy::TtlIndexRules;
 use crate::read::whole_range;
 use crate::timeseries::{checked_on_buckets, listed_for_clients};
@@ -251,10 +252,13 @@ impl Store {
                 if spec.expire_after().is_some() {
                     index.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
                 }
-                log_index(oplog, &ns, &collection.uuid(), spec);
                 changed.indexes.push(Arc::new(index));
             }
-            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
+            let definition = put_collection(txn, collection, &ns, &changed)?;
+            for spec in &specs {
+                log_index(oplog, &ns, collection.uuid(), spec, &definition);
+            }
+            Ok(())
         })?;
         collection.install(&mut state, changed);
         Ok(())
@@ -288,7 +292,7 @@ impl Store {
                 building.push(index.clone());
                 changed.indexes.push(index);
             }
-            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
+            put_collection(txn, collection, &ns, &changed)
         })?;
         self.leave_to_build(&building);
         collection.install(&mut state, changed);
@@ -314,10 +318,11 @@ impl Store {
         let definition = self.definitions.changing(&ns, what);
         mark_ready(built);
         let changed = self.change_begun(|txn, oplog| {
+            let definition = put_collection(txn, collection, &ns, state)?;
             for index in built {
-                log_index(oplog, &ns, &collection.uuid(), &index.spec);
+                log_index(oplog, &ns, collection.uuid(), &index.spec, &definition);
             }
-            put_collection(txn, collection.id(), &ns, &collection.uuid(), state)
+            Ok(())
         });
         changed.inspect_err(|_| mark_unready(built))?;
         show_since(built, definition.end());
@@ -325,7 +330,7 @@ impl Store {
     }
 
     /// Drops these indexes. The caller holds the catalog's lock.
-    fn drop_indexes_locked(
+    pub(crate) fn drop_indexes_locked(
         &self,
         collection: &Collection,
         gone: &[Arc<Index>],
@@ -337,13 +342,16 @@ impl Store {
         changed.indexes.retain(|index| !gone.iter().any(|other| other.id == index.id));
         let _definition = self.definitions.changing(&ns, what);
         self.change_begun(|txn, oplog| {
-            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
+            let definition = put_collection(txn, collection, &ns, &changed)?;
+            let database = command_ns(&ns);
             for index in gone {
                 put_dropped(txn, index.id)?;
                 let mut command = DocBuilder::new();
                 command.append("dropIndexes", ns.collection()).append("index", index.spec.name());
                 command.append("spec", &index.spec.listed());
-                oplog.command(&command_ns(&ns), &collection.uuid(), command.finish().as_doc());
+                let command = command.finish();
+                let logged = LoggedCommand::new(&database, collection.uuid(), command.as_doc());
+                oplog.command(logged.defining(definition.clone()));
             }
             Ok(())
         })?;

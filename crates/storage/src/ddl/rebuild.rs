@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::Result;
+use mayfly_value::DocBuf;
 use mayfly_work::OpCtx;
 
 use super::build::IfDropped;
@@ -101,25 +102,25 @@ impl Store {
             collection,
             state,
             Replaced { changed, fresh, gone, definition },
-            |_| {},
+            |_, _| {},
         )
     }
 
-    /// Replaces indexes in one catalog change, to which `log` may add an entry. The caller holds
-    /// the catalog's lock.
+    /// Replaces indexes in one catalog change, to which `log` may add an entry; it gets the catalog
+    /// document of the collection. The caller holds the catalog's lock.
     pub(crate) fn publish_replaced(
         &self,
         collection: &Collection,
         state: &mut CollectionState,
         Replaced { changed, fresh, gone, definition }: Replaced<'_>,
-        log: impl Fn(&mut OplogBatch),
+        log: impl Fn(&mut OplogBatch, DocBuf),
     ) -> Result<()> {
         let ns = collection.namespace();
         let definition = self.definitions.changing(&ns, definition);
         mark_ready(fresh);
         let result = self.change_begun(|txn, oplog| {
-            log(oplog);
-            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
+            let definition = put_collection(txn, collection, &ns, &changed)?;
+            log(oplog, definition);
             gone.iter().try_for_each(|index| put_dropped(txn, index.id))
         });
         result.inspect_err(|_| mark_unready(fresh))?;

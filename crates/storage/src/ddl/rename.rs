@@ -9,6 +9,7 @@ use super::{command_ns, object_ids, put_collection, put_gone};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition};
 use crate::isolation::ReadView;
+use crate::oplog::LoggedCommand;
 
 /// The fate of an existing collection with the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,8 +183,10 @@ impl Store {
             if let Some((target, state)) = target {
                 put_gone(txn, target, state)?;
             }
-            put_collection(txn, collection.id(), to, &collection.uuid(), state)?;
-            oplog.command(&command_ns(&from), &collection.uuid(), command.as_doc());
+            let definition = put_collection(txn, collection, to, state)?;
+            let database = command_ns(&from);
+            let logged = LoggedCommand::new(&database, collection.uuid(), command.as_doc());
+            oplog.command(logged.defining(definition));
             Ok(())
         })?;
         collection.set_namespace(to.clone(), state);

@@ -35,6 +35,7 @@ use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Index};
 use crate::index::kinds;
 use crate::index::spec::IndexSpec;
+use crate::oplog::LoggedCommand;
 use crate::read::{Entry, Hidden, ScanResult, Snapshot, whole_range};
 use crate::record::RecordKey;
 use crate::write::DefinitionChange;
@@ -155,9 +156,10 @@ impl Store {
         let fresh = std::slice::from_ref(fresh);
         let definition = Definition::Changed;
         let replaced = Replaced { changed, fresh, gone: vec![now], definition };
-        self.publish_replaced(collection, state, replaced, |oplog| {
-            let about = (&*command_ns(&ns), &collection.uuid());
-            oplog.command_changing(about, command.as_doc(), logged_before.as_doc());
+        self.publish_replaced(collection, state, replaced, |oplog, definition| {
+            let database = command_ns(&ns);
+            let logged = LoggedCommand::new(&database, collection.uuid(), command.as_doc());
+            oplog.command(logged.changing(logged_before.as_doc()).defining(definition));
         })
     }
 

@@ -14,17 +14,18 @@ use crate::ddl::Replaced;
 const LONGEST_LOG: u64 = 2;
 
 impl Store {
-    /// The timestamp at which the log is due to be cut: before what the slowest log-fed index
-    /// needs, unless the log has become too long.
+    /// The timestamp at which the log is due to be cut: before what the slowest log-fed index and
+    /// the archive need, unless the log has become too long.
     pub(crate) fn due_cut(&self) -> Option<u64> {
         let now_ms = self.clock.now_ms();
-        let due = self.oplog.due_cut(now_ms, u64::MAX)?;
+        let due = self.oplog.due_cut(now_ms, self.oplog.awaited_archive())?;
         let Some(slowest) = self.slowest_feed().filter(|slowest| *slowest < due) else {
             return Some(due);
         };
         let limit = self.oplog.limits().bytes.saturating_mul(LONGEST_LOG);
         match self.oplog.logged_bytes() > limit {
             true => Some(due),
+            // The slowest index is before what the archive allows.
             false => self.oplog.due_cut(now_ms, slowest),
         }
     }
@@ -57,7 +58,7 @@ impl Store {
             // No plan and no write of a transaction uses the index.
             definition: Definition::Building,
         };
-        self.publish_replaced(collection, &mut state, replaced, |_| {})?;
+        self.publish_replaced(collection, &mut state, replaced, |_, _| {})?;
         self.log_fed_rebuilds.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

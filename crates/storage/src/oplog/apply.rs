@@ -16,7 +16,7 @@ const MAX_ITEMS: usize = 1_500_000;
 ///
 /// # Errors
 /// 9 FailedToParse for a malformed delta.
-pub fn apply_delta(old: RawDoc<'_>, delta: RawDoc<'_>) -> Result<DocBuf> {
+pub(crate) fn apply_delta(old: RawDoc<'_>, delta: RawDoc<'_>) -> Result<DocBuf> {
     document(old, delta, MAX_LEVELS)
 }
 

@@ -2,7 +2,7 @@
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::operation::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog};
+use super::operation::{ExpiredBy, LoggedCommand, LoggedObject, LoggedUpdate, RecordInLog};
 use super::stored::{self, ReferenceBuilder, StoredEntry};
 use super::transactions::Parts;
 
@@ -25,6 +25,9 @@ pub(crate) struct OplogBatch {
     /// The operations of all parts and of the run.
     pub(super) count: usize,
     repeated: RepeatedFields,
+    /// The collections that commands of the entry have created or changed, by the position of the
+    /// item.
+    definitions: Vec<(usize, DocBuf)>,
     /// Set in a transaction of several statements, whose entries have `applyOps` even for a single
     /// operation, and are split when they are full.
     pub(super) transaction: Option<Parts>,
@@ -79,6 +82,7 @@ impl OplogBatch {
             run: InsertRun::default(),
             count: 0,
             repeated: RepeatedFields::default(),
+            definitions: Vec::new(),
             transaction: None,
         }
     }
@@ -118,7 +122,7 @@ impl OplogBatch {
         let entry = self.entry.take()?;
         (self.nested, self.items, self.operations) = (false, 0, 0);
         let (excess, refers) = (std::mem::take(&mut self.excess), std::mem::take(&mut self.refers));
-        Some(Part { entry, excess, refers })
+        Some(Part { entry, excess, refers, definitions: std::mem::take(&mut self.definitions) })
     }
 
     /// The entry, ready for another item. For a first item, `several` means that it contains more
@@ -317,23 +321,19 @@ impl OplogBatch {
         self.repeated.expired = known;
     }
 
-    pub(crate) fn command(&mut self, ns: &str, uuid: &[u8; 16], command: RawDoc<'_>) {
-        self.add("c", LoggedObject { ns, uuid: *uuid }, command.as_bytes().len(), None, |entry| {
+    /// Adds a command that changes definitions.
+    pub(crate) fn command(&mut self, logged: LoggedCommand<'_>) {
+        let LoggedCommand { ns, uuid, command, before, definition } = logged;
+        let room = command.as_bytes().len() + before.map_or(0, |before| before.as_bytes().len());
+        self.add("c", LoggedObject { ns, uuid }, room, None, |entry| {
             entry.append("o", command);
+            if let Some(before) = before {
+                entry.append("o2", before);
+            }
         });
-    }
-
-    /// Adds a command that changes options; `before` has their former values.
-    pub(crate) fn command_changing(
-        &mut self,
-        (ns, uuid): (&str, &[u8; 16]),
-        command: RawDoc<'_>,
-        before: RawDoc<'_>,
-    ) {
-        let room = command.as_bytes().len() + before.as_bytes().len();
-        self.add("c", LoggedObject { ns, uuid: *uuid }, room, None, |entry| {
-            entry.append("o", command).append("o2", before);
-        });
+        // The item was just added.
+        let item = self.items - 1;
+        self.definitions.extend(definition.map(|definition| (item, definition)));
     }
 
     /// Adds an entry without an operation.
@@ -361,10 +361,11 @@ impl OplogBatch {
         self.end_run_as(self.items > 0);
         let nested = self.nested;
         let part = self.take_part();
-        let Part { mut entry, excess, refers } = part.unwrap_or_else(|| Part {
+        let Part { mut entry, excess, refers, definitions } = part.unwrap_or_else(|| Part {
             entry: stored::begin(0, false),
             excess: 0,
             refers: false,
+            definitions: Vec::new(),
         });
         if nested {
             // Ends the array and `o`.
@@ -373,7 +374,7 @@ impl OplogBatch {
         entry.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
         entry.append("wall", RawValue::Date(now_ms));
         self.count = 0;
-        StoredEntry::seal(entry, excess, refers, None)
+        StoredEntry::seal(entry, excess, refers, None).with_definitions(&definitions)
     }
 }
 
@@ -400,6 +401,7 @@ pub(super) struct Part {
     pub(super) entry: DocBuilder,
     pub(super) excess: i64,
     pub(super) refers: bool,
+    pub(super) definitions: Vec<(usize, DocBuf)>,
 }
 
 fn begin_several(entry: &mut DocBuilder) {
@@ -448,7 +450,7 @@ mod tests {
                 true => {
                     batch.delete(LoggedObject { ns, uuid }, RawValue::Int32(7), reasons[*by], None);
                 }
-                false => batch.command(ns, &uuid, note.as_doc()),
+                false => batch.command(LoggedCommand::new(ns, uuid, note.as_doc())),
             }
         }
         let entry = batch.finish(1, 0);

@@ -9,6 +9,9 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::resolve::{Reference, Resolver};
 use super::stored::{DamagedList, DecodedEntry, KeyInLog, References};
 
+/// The field of an archived command with the catalog document of its collection.
+pub(crate) const DEFINITION: &str = "definition";
+
 /// An entry of the log.
 pub struct LogEntry<'l> {
     timestamp: u64,
@@ -166,15 +169,34 @@ impl<'l> LogEntry<'l> {
     /// # Errors
     /// As [`LogOperation::object`].
     pub fn whole(&self) -> Result<LogObject<'l>> {
-        let fields = self.stored.fields;
-        if !self.stored.refers {
-            return Ok(LogObject::Logged(fields));
+        match self.stored.refers {
+            true => self.built(None),
+            false => Ok(LogObject::Logged(self.stored.fields)),
         }
+    }
+
+    /// The entry for an archive: with all its documents, and with the field [`DEFINITION`] in
+    /// commands, which has the catalog document of the collection after the command.
+    ///
+    /// # Errors
+    /// As [`LogOperation::object`].
+    pub(crate) fn archived(&self) -> Result<LogObject<'l>> {
+        match self.stored.definitions {
+            Some(definitions) => self.built(Some(definitions)),
+            None => self.whole(),
+        }
+    }
+
+    /// The entry with all its documents, and with these definitions by the position of the item.
+    fn built(&self, definitions: Option<RawDoc<'_>>) -> Result<LogObject<'l>> {
+        let fields = self.stored.fields;
+        let definition =
+            |item: usize| definitions?.get(&item.to_string()).and_then(RawValue::as_document);
         let room = usize::try_from(self.stored.logical).unwrap_or(0).min(64 << 20);
         let mut out = DocBuilder::in_buffer(Vec::with_capacity(room));
         let Some(items) = self.items() else {
             let see = &mut |operation: &LogOperation<'_>| {
-                append_whole(&mut out, operation)?;
+                append_whole(&mut out, operation, definition(0))?;
                 Ok(ControlFlow::Break(()))
             };
             let _ = self.item(fields, see)?;
@@ -193,12 +215,12 @@ impl<'l> LogEntry<'l> {
                     continue;
                 }
                 out.start_array("applyOps");
-                for item in items {
+                for (at, item) in items.iter().enumerate() {
                     // The store writes nothing else there.
                     let Some(item) = item.value().as_document() else { continue };
                     let see = &mut |operation: &LogOperation<'_>| {
                         out.push_document();
-                        append_whole(&mut out, operation)?;
+                        append_whole(&mut out, operation, definition(at))?;
                         out.end();
                         Ok(ControlFlow::Continue(()))
                     };
@@ -212,8 +234,12 @@ impl<'l> LogEntry<'l> {
     }
 }
 
-/// Appends the fields of an operation, with its document.
-fn append_whole(out: &mut DocBuilder, operation: &LogOperation<'_>) -> Result<()> {
+/// Appends the fields of an operation, with its document, and with the definition of a command.
+fn append_whole(
+    out: &mut DocBuilder,
+    operation: &LogOperation<'_>,
+    definition: Option<RawDoc<'_>>,
+) -> Result<()> {
     for element in operation.item {
         match element.name() {
             "o" if operation.reference.is_some() => {
@@ -223,6 +249,9 @@ fn append_whole(out: &mut DocBuilder, operation: &LogOperation<'_>) -> Result<()
                 out.append_element(element);
             }
         }
+    }
+    if let Some(definition) = definition {
+        out.append(DEFINITION, definition);
     }
     Ok(())
 }

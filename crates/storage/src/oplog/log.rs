@@ -12,6 +12,7 @@ use mayfly_kv::{
 use mayfly_value::RawValue;
 use parking_lot::Mutex;
 
+use super::archive::ArchiveProgress;
 use super::read::unreadable;
 use super::window::{LogLimits, Segment, SegmentsToStore, Window};
 use super::{OplogClock, decode};
@@ -42,6 +43,8 @@ pub struct Oplog {
     pub(super) followed: AtomicU64,
     /// After how many seconds change streams take no images from an entry; negative for never.
     image_expiry_secs: AtomicI64,
+    /// How far the log is archived.
+    pub(super) archive: ArchiveProgress,
     /// Held while segments are written into the catalog.
     storing: Mutex<()>,
     /// Starts trimming the log soon.
@@ -89,6 +92,7 @@ impl Oplog {
             warned_of_cut_micros: AtomicI64::new(i64::MIN / 2),
             followed: AtomicU64::new(0),
             image_expiry_secs: AtomicI64::new(-1),
+            archive: ArchiveProgress::default(),
             storing: Mutex::new(()),
             trimmer: OnceLock::new(),
         };

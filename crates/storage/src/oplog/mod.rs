@@ -13,6 +13,7 @@
 //! their documents (`window`). `README.md` in this folder has an example.
 
 mod apply;
+mod archive;
 mod batch;
 mod clock;
 mod diff;
@@ -27,15 +28,16 @@ mod transactions;
 mod watch;
 mod window;
 
-pub use apply::apply_delta;
+pub(crate) use apply::apply_delta;
 pub(crate) use batch::OplogBatch;
 pub(crate) use clock::{OplogClock, Stamp};
 pub(crate) use diff::delta;
+pub(crate) use entry::DEFINITION;
 pub use entry::{LogEntry, LogObject, LogOperation, OperationVisitor};
 pub use log::Oplog;
 pub(crate) use log::visit_all;
 pub use operation::UpdateStyle;
-pub(crate) use operation::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog};
+pub(crate) use operation::{ExpiredBy, LoggedCommand, LoggedObject, LoggedUpdate, RecordInLog};
 pub use read::{EntryVisitor, LogEnd, LogRange, LogSizes, OPLOG};
 pub(crate) use stored::{StoredEntry, decode, records_of};
 pub use watch::{ChangeScope, SYSTEM_VIEWS, Watch};

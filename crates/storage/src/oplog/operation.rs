@@ -33,6 +33,39 @@ pub(crate) struct LoggedObject<'a> {
     pub(crate) uuid: [u8; 16],
 }
 
+/// The content of an operation that changes definitions.
+pub(crate) struct LoggedCommand<'a> {
+    /// The database with `.$cmd`.
+    pub(crate) ns: &'a str,
+    /// The collection, or zeros for a command on a database.
+    pub(crate) uuid: [u8; 16],
+    pub(crate) command: RawDoc<'a>,
+    /// The former values of changed options.
+    pub(crate) before: Option<RawDoc<'a>>,
+    /// The catalog document of the collection after the command. It is stored with the entry, and
+    /// only the archive of the log reads it.
+    pub(crate) definition: Option<DocBuf>,
+}
+
+impl<'a> LoggedCommand<'a> {
+    /// A command without former values, after which there is no collection.
+    pub(crate) fn new(ns: &'a str, uuid: [u8; 16], command: RawDoc<'a>) -> LoggedCommand<'a> {
+        LoggedCommand { ns, uuid, command, before: None, definition: None }
+    }
+
+    /// Adds the former values of changed options.
+    #[must_use]
+    pub(crate) fn changing(self, before: RawDoc<'a>) -> LoggedCommand<'a> {
+        LoggedCommand { before: Some(before), ..self }
+    }
+
+    /// Adds the catalog document of the collection after the command.
+    #[must_use]
+    pub(crate) fn defining(self, definition: DocBuf) -> LoggedCommand<'a> {
+        LoggedCommand { definition: Some(definition), ..self }
+    }
+}
+
 /// A record that an operation refers to.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordInLog<'a> {

@@ -1,7 +1,7 @@
 //! The layout of the log's entries in the byte store.
 //!
 //! ```text
-//! entry       | 1 | flags | length for readers, 4 bytes little-endian | VERSION: timestamp, 8 bytes little-endian | BSON |
+//! entry       | 1 | flags | length for readers, 4 bytes little-endian | VERSION: timestamp, 8 bytes little-endian | BSON | DEFINITIONS: BSON |
 //!
 //! reference   BinData(0x80):  | collection id, 8 bytes big-endian | list of record keys |
 //! list        for each key    | its length, varint, not 0 | the key |
@@ -13,12 +13,16 @@
 //! to it: the entry's own timestamp, or that of the commit if the entry is one of several of a
 //! transaction (VERSION). Consecutive inserts into one collection are one item with all their keys,
 //! which counts as that many operations.
+//!
+//! An entry with the flag DEFINITIONS ends with the catalog documents of the collections that its
+//! commands have created or changed, by the position of the item. Readers of the log do not see
+//! them: they are for the archive, because a replay needs the result of a command.
 
 use std::ops::RangeInclusive;
 
 use mayfly_base::Result;
 use mayfly_kv::KeyRange;
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::unreadable;
 use crate::record::layout::prefixed;
@@ -28,6 +32,8 @@ const FORMAT: u8 = 1;
 const REFERS: u8 = 1;
 /// Flag: the header contains the version.
 const VERSION: u8 = 2;
+/// Flag: catalog documents follow the entry.
+const DEFINITIONS: u8 = 4;
 
 /// The length of the header before the BSON of an entry.
 const HEADER: usize = 6;
@@ -53,6 +59,8 @@ pub(super) fn begin(room: usize, versioned: bool) -> DocBuilder {
 pub(crate) struct StoredEntry {
     value: Vec<u8>,
     header: usize,
+    /// Where the fields end.
+    end: usize,
     /// The length for readers, in bytes.
     logical: u64,
 }
@@ -72,7 +80,22 @@ impl StoredEntry {
         if let Some(version) = version {
             value[HEADER..VERSIONED_HEADER].copy_from_slice(&version.to_le_bytes());
         }
-        StoredEntry { value, header, logical: shown.into() }
+        let end = value.len();
+        StoredEntry { value, header, end, logical: shown.into() }
+    }
+
+    /// Adds catalog documents, by the position of the item.
+    pub(super) fn with_definitions(mut self, definitions: &[(usize, DocBuf)]) -> StoredEntry {
+        if definitions.is_empty() {
+            return self;
+        }
+        let mut all = DocBuilder::new();
+        for (item, definition) in definitions {
+            all.append(&item.to_string(), definition);
+        }
+        self.value[1] |= DEFINITIONS;
+        self.value.extend_from_slice(all.finish().as_bytes());
+        self
     }
 
     /// The value for the byte store.
@@ -82,7 +105,7 @@ impl StoredEntry {
 
     /// The fields, with references to records instead of their documents.
     pub(crate) fn fields(&self) -> RawDoc<'_> {
-        RawDoc::new(&self.value[self.header..]).unwrap_or(RawDoc::EMPTY)
+        RawDoc::new(&self.value[self.header..self.end]).unwrap_or(RawDoc::EMPTY)
     }
 
     /// The length for readers, in bytes.
@@ -102,6 +125,8 @@ pub(crate) struct DecodedEntry<'v> {
     pub(super) refers: bool,
     /// The version in the headers of its records, if it is not the entry's own timestamp.
     pub(super) version: Option<u64>,
+    /// Catalog documents by the position of the item, if the entry has some.
+    pub(super) definitions: Option<RawDoc<'v>>,
 }
 
 /// Decodes a stored entry.
@@ -116,11 +141,19 @@ pub(crate) fn decode(value: &[u8]) -> Option<DecodedEntry<'_>> {
             (Some(u64::from_le_bytes(version)), value.get(VERSIONED_HEADER..)?)
         }
     };
-    if flags & !(REFERS | VERSION) != 0 {
+    if flags & !(REFERS | VERSION | DEFINITIONS) != 0 {
         return None;
     }
+    let (document, definitions) = match flags & DEFINITIONS {
+        0 => (document, None),
+        _ => {
+            let length = u32::from_le_bytes(*document.first_chunk()?);
+            let (document, rest) = document.split_at_checked(usize::try_from(length).ok()?)?;
+            (document, Some(RawDoc::new(rest)?))
+        }
+    };
     let fields = RawDoc::new(document)?;
-    Some(DecodedEntry { fields, logical, refers: flags & REFERS != 0, version })
+    Some(DecodedEntry { fields, logical, refers: flags & REFERS != 0, version, definitions })
 }
 
 /// Builds a reference.
@@ -402,6 +435,26 @@ mod tests {
                 value[at] = 0x70;
                 assert!(decode(&value).is_none());
             }
+        }
+    }
+
+    #[test]
+    fn definitions_follow_the_entry() {
+        let mut entry = begin(0, false);
+        entry.append("op", "c");
+        let entry = StoredEntry::seal(entry, 0, false, None);
+        let (fields, logical) = (entry.fields().to_owned(), entry.logical_bytes());
+        let mut definition = DocBuilder::new();
+        definition.append("ns", "d.c");
+        let definition = definition.finish();
+        let entry = entry.with_definitions(&[(2, definition.clone())]);
+        assert_eq!((entry.fields(), entry.logical_bytes()), (fields.as_doc(), logical));
+        let read = decode(entry.value()).unwrap();
+        assert_eq!((read.fields, read.logical), (fields.as_doc(), logical));
+        let found = read.definitions.and_then(|all| all.get("2")).and_then(RawValue::as_document);
+        assert_eq!(found, Some(definition.as_doc()));
+        for end in 0..entry.value().len() {
+            assert!(decode(&entry.value()[..end]).is_none());
         }
     }
 }

@@ -281,6 +281,9 @@ pub(crate) mod catalog_key {
     /// The configured size of the oplog when it was resized, and its size since; 8 bytes each,
     /// big-endian.
     pub(crate) const OPLOG_SIZE: &[u8] = b"z";
+    /// The position of a replay of an archived log, while it is not complete: a timestamp, 8 bytes
+    /// big-endian.
+    pub(crate) const REPLAYED: &[u8] = b"y";
     /// The reason why expiry is suspended ([`crate::policy::watch::Mark`]).
     pub(crate) const SUSPENDED: &[u8] = b"w";
 

@@ -73,20 +73,36 @@ impl WriteUnit<'_> {
             return Err(Error::internal("a bucket for a collection without time series"));
         };
         let bucket = logged(document, &series)?;
-        let (key, packed) = (bucket.record_key(), bucket.document(&series.fields));
-        let id = self.collection.id_key(document.get("_id").unwrap_or(RawValue::Null));
+        let packed = bucket.document(&series.fields);
+        self.put_bucket(&bucket.record_key(), packed.as_doc())
+    }
+
+    /// As [`WriteUnit::replay_bucket`], for a bucket from the log of this server. It gets exactly
+    /// these bytes.
+    pub(crate) fn replay_own_bucket(&mut self, document: RawDoc<'_>) -> Result<()> {
+        let Some(series) = self.time_series() else {
+            return Err(Error::internal("a bucket for a collection without time series"));
+        };
+        let key = logged(document, &series)?.record_key();
+        self.put_bucket(&key, document)
+    }
+
+    /// Replaces the bucket with this `_id`, or inserts it, under this record key. A present bucket
+    /// with the same bytes stays as it is.
+    fn put_bucket(&mut self, key: &[u8], packed: RawDoc<'_>) -> Result<()> {
+        let id = self.collection.id_key(packed.get("_id").unwrap_or(RawValue::Null));
         if let Some(present) = self.locate(id)?
             && let Some(old) = self.read(&present)?
         {
             if present == key {
-                return match packed.as_doc() == old.as_doc() {
+                return match packed == old.as_doc() {
                     true => Ok(()),
-                    false => self.update(&key, &old, packed.as_doc(), UpdateStyle::Replacement),
+                    false => self.update(key, &old, packed, UpdateStyle::Replacement),
                 };
             }
             self.delete(&present, &old)?;
         }
-        self.insert_new_under(&key, packed.as_doc())
+        self.insert_new_under(key, packed)
     }
 
     /// Adds to a bucket the measurements in the delta of a log's entry. A missing bucket was
