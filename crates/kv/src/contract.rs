@@ -369,6 +369,15 @@ pub enum SweepEnd {
     More,
 }
 
+/// A file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CheckpointFile {
+    /// The name of the file in the folder.
+    pub name: String,
+    /// The engine's number of a file that never changes, and whose number is not used again.
+    pub number: Option<u64>,
+}
+
 /// A transactional, ordered store of byte keys and values.
 pub trait Engine: Send + Sync {
     /// Its name in `serverStatus().storageEngine` and logs.
@@ -486,8 +495,22 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// Writes a consistent copy into a new folder, which can be opened as a store.
-    fn checkpoint(&self, folder: &Path) -> KvResult<()>;
+    /// Writes what is buffered in memory to files, so that a checkpoint that follows soon has little
+    /// else to copy. Does nothing for engines without files.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn flush(&self) -> KvResult<()> {
+        Ok(())
+    }
+
+    /// Writes a consistent copy into a new folder, which can be opened as a store. It flushes
+    /// nothing, and shares the content of files that never change with the store. Returns the files
+    /// of the copy.
+    ///
+    /// # Errors
+    /// [`KvError::Unsupported`] for engines without files; errors of the engine.
+    fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
 
     /// Statistics for `serverStatus`.
     fn stats(&self) -> EngineStats;
