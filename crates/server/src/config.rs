@@ -23,6 +23,7 @@ use secrecy::SecretString;
 
 use crate::archive::ArchiveOptions;
 use crate::audit::AuditSettings;
+use crate::backup::BackupOptions;
 use crate::first_start::FirstStart;
 use crate::tls::{TlsMode, TlsOptions};
 
@@ -94,6 +95,8 @@ pub struct Config {
     pub redact_client_data: bool,
     /// Where expired documents may be archived in files.
     pub archive: ArchiveOptions,
+    /// Where backups may be made.
+    pub backup: BackupOptions,
     /// The destination and rotation of the log.
     pub log: LogSettings,
     /// The profiling settings of databases that no command has set.
@@ -185,6 +188,10 @@ impl Config {
             archive: ArchiveOptions {
                 folder: optional("archive.folder")?.map(PathBuf::from),
                 urls: list(&layers.text("archive.urls")?),
+            },
+            backup: BackupOptions {
+                folder: optional("backup.folder")?.map(PathBuf::from),
+                urls: list(&layers.text("backup.urls")?),
             },
             log: logging::settings(layers)?,
             profiling: profiling::settings(layers)?,

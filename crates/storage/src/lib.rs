@@ -52,6 +52,7 @@ pub use oplog::{
     LogRange, LogSizes, LostTimes, OPLOG, OperationVisitor, Oplog, SYSTEM_VIEWS, StoreIdentity,
     UpdateStyle, Watch, apply_delta,
 };
+pub use policy::watch::RESTORED;
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
     CollectionSizes, CountLimit, CountResult, Entry, EntryFinding, EntryVisitor, RangesVisitor,

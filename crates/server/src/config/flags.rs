@@ -6,6 +6,8 @@ use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Parser, Subcommand};
 
+use crate::backup::restore::RestoreFlags;
+use crate::backup::task::BackupFlags;
 use crate::failure::{Failure, FailureKind};
 
 /// A server that speaks MongoDB's wire protocol and expires documents on time.
@@ -84,6 +86,12 @@ pub struct Flags {
     /// Prefixes of URLs under which policies may archive, separated by commas
     #[arg(long = "archiveUrls", value_name = "URLS")]
     pub(super) archive_urls: Option<String>,
+    /// Folder under which the command backup may make backups
+    #[arg(long = "backupFolder", value_name = "FOLDER")]
+    pub(super) backup_folder: Option<String>,
+    /// Prefixes of URLs under which the command backup may make backups, separated by commas
+    #[arg(long = "backupUrls", value_name = "URLS")]
+    pub(super) backup_urls: Option<String>,
     /// Require a login, and check the user's rights for every command
     #[arg(long)]
     pub(super) auth: bool,
@@ -174,8 +182,12 @@ pub struct Flags {
 }
 
 /// A task of the program other than to serve clients.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum Task {
+    /// Back up a running server, or list, verify and prune backups
+    Backup(BackupFlags),
+    /// Make a data folder from a backup
+    Restore(RestoreFlags),
     /// Make or look at a store in PostgreSQL
     Storage {
         /// What to do with it
@@ -237,6 +249,8 @@ impl Flags {
             ("initFolder", &self.init_folder),
             ("archiveFolder", &self.archive_folder),
             ("archiveUrls", &self.archive_urls),
+            ("backupFolder", &self.backup_folder),
+            ("backupUrls", &self.backup_urls),
             ("auditDestination", &self.audit_destination),
             ("auditFormat", &self.audit_format),
             ("auditPath", &self.audit_path),

@@ -98,6 +98,8 @@ pub(super) const KEYS: &[Key] = &[
     key("auditLog.runtimeConfiguration", "auditRuntimeConfiguration", KeyKind::Bool),
     key("archive.folder", "archiveFolder", KeyKind::Text),
     key("archive.urls", "archiveUrls", KeyKind::Text),
+    key("backup.folder", "backupFolder", KeyKind::Text),
+    key("backup.urls", "backupUrls", KeyKind::Text),
     key("operationProfiling.mode", "profile", KeyKind::Word(&["off", "slowOp", "all"])),
     key(
         "operationProfiling.slowOpThresholdMs",

@@ -37,6 +37,8 @@ pub struct BackupPoint {
     pub files: Vec<CheckpointFile>,
     /// The collections at that time.
     pub collections: Vec<CollectionAtPoint>,
+    /// How long commits waited for the checkpoint, in microseconds.
+    pub wait_micros: i64,
     folder: PathBuf,
     engine: Arc<dyn Engine>,
     clock: Arc<dyn Clock>,
@@ -118,19 +120,22 @@ impl Store {
         }
         self.engine.flush().map_err(from_kv)?;
         let folder = scratch.join(format!("backup-{:016x}", rand::random::<u64>()));
+        let began = self.clock.monotonic_micros();
         let (time, files, collections) = self
             .oplog
             .clock
             .at_rest(|time| (time, self.engine.checkpoint(&folder), self.collections_at_rest()));
+        let ended = self.clock.monotonic_micros();
         let point = BackupPoint {
             time,
             identity,
             files: Vec::new(),
             collections,
+            wait_micros: ended - began,
             folder,
             engine: self.engine.clone(),
             clock: self.clock.clone(),
-            used_micros: AtomicI64::new(self.clock.monotonic_micros()),
+            used_micros: AtomicI64::new(ended),
         };
         // After an error the point removes what was written.
         let files = files.map_err(from_kv)?;

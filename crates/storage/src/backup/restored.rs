@@ -27,8 +27,6 @@ pub enum ExpiryAfterRestore {
 pub struct RestoreSource {
     /// The name of the backup.
     pub backup: String,
-    /// The UUID of the store that was backed up.
-    pub store: [u8; 16],
     /// The last time of the log that the restored store contains.
     pub time: u64,
     /// The last time that the repository knows, of any backup or log.

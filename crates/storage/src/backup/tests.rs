@@ -161,7 +161,7 @@ fn pass(f: &Fixture) {
 }
 
 fn source(time: u64) -> RestoreSource {
-    RestoreSource { backup: "b".into(), store: [0; 16], time, last_time: time }
+    RestoreSource { backup: "b".into(), time, last_time: time }
 }
 
 /// A store that has an identity, as after a backup, and a policy with a due document.

@@ -42,6 +42,9 @@ const READ_WITHIN_MICROS: i64 = 1_000_000;
 /// The number of attempts.
 const READINGS: usize = 10;
 
+/// The reason of a suspension after a restore.
+pub const RESTORED: &str = "restored";
+
 /// Why and since when expiry is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
@@ -168,7 +171,7 @@ impl Fault {
         match self {
             Fault::Left { .. } | Fault::Ahead { .. } => "clockJumped",
             Fault::Behind { .. } => "clockBehindData",
-            Fault::Restored { .. } => "restored",
+            Fault::Restored { .. } => RESTORED,
         }
     }
 

@@ -1,0 +1,329 @@
+//! `mayflydb restore`: makes a data folder from a backup, without a server.
+//!
+//! | step | an interruption after it leaves |
+//! |---|---|
+//! | 1. the folder is created, or found empty; the marker is written | the marker |
+//! | 2. the files are fetched, each checked before it gets its name | the files so far; another run fetches the rest |
+//! | 3. the marker notes that all files are there | the same; another run fetches nothing |
+//! | 4. the store is opened and becomes another store, with expiry suspended | a store that another run opens again |
+//! | 5. the marker is removed | a data folder |
+//!
+//! A server refuses a folder with the marker ([`marker`]). The two files without which no version
+//! opens a folder are fetched last.
+
+pub(crate) mod marker;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use mayfly_base::{Clock, SystemClock};
+use mayfly_kv_rocksdb::{FORMAT, FORMAT_FILE, RocksEngine, RocksOptions};
+use mayfly_query::PartialFilters;
+use mayfly_repository::{
+    BackupId, BackupKind, ClusterTime, FileEntry, Manifest, Repository, Transfer,
+};
+use mayfly_storage::{ExpiryAfterRestore, RestoreSource, Store, StoreOptions};
+use mayfly_work::OpRegistry;
+
+use self::marker::{Marker, Phase};
+use super::task::{backup_id, block_on, open};
+use super::{failed, progress, show};
+use crate::failure::{Failure, FailureKind};
+use crate::{data_folder, permissions, processes};
+
+/// Files that are fetched last.
+const LAST_FILES: [&str; 2] = ["CURRENT", FORMAT_FILE];
+/// Names of files that were being fetched when a restore was interrupted.
+const UNFINISHED_PREFIX: &str = ".tmp";
+/// Memory for the store while it is opened once.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// The flags of `mayflydb restore`.
+#[derive(Clone, Debug, Args)]
+pub struct RestoreFlags {
+    /// The repository: a folder of this machine, or s3://bucket/prefix
+    #[arg(long, value_name = "PLACE")]
+    pub from: String,
+    /// The backup to restore [default: the newest]
+    #[arg(long, value_name = "ID")]
+    pub backup: Option<String>,
+    /// The new data folder, which must not exist or be empty
+    #[arg(long, value_name = "FOLDER")]
+    pub dbpath: PathBuf,
+    /// Do not suspend expiry: what is due is deleted as soon as the server starts
+    #[arg(long = "resumeExpiry")]
+    pub resume_expiry: bool,
+    /// Largest rate in millions of bytes per second [default: no limit]
+    #[arg(long = "maxMBps", value_name = "MB")]
+    pub max_mbps: Option<u32>,
+}
+
+/// Restores a backup, and prints its result for people.
+///
+/// # Errors
+/// A [`Failure`] with the exit code.
+pub fn run(flags: &RestoreFlags, out: &mut impl Write) -> anyhow::Result<()> {
+    permissions::restrict_new_files();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let restored = block_on(restore(flags, clock))?;
+    out.write_all(restored.as_bytes()).context("cannot write the result")
+}
+
+async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<String> {
+    let folder = &flags.dbpath;
+    let begun = examine(folder)?;
+    let wanted = flags.backup.as_deref().map(backup_id).transpose()?;
+    let repository = open(&flags.from, &clock).await?;
+    let wanted = match (wanted, &begun) {
+        (Some(wanted), _) => wanted,
+        (None, Some(marker)) => backup_id(&marker.backup)?,
+        (None, None) => newest(&repository, &flags.from).await?,
+    };
+    let tried = || format!("cannot restore the backup {wanted} into {}", folder.display());
+    let failed = |error| failed::repository(tried(), error);
+    let manifest = repository.manifest(&wanted).await.map_err(failed)?;
+    check_format(&manifest).context(Failure::new(
+        FailureKind::Incompatible,
+        tried(),
+        "use the version of mayflydb that made the backup, or a later one",
+    ))?;
+    let last_time = last_time(&repository).await.map_err(failed)?;
+    let (_ours, phase) = begin(folder, &repository, &manifest, &tried)?;
+    if phase == Phase::Files {
+        fetch(&repository, &manifest, flags, &clock).await.map_err(failed)?;
+        let marker = marker_of(&repository, &manifest, Phase::Store);
+        marker.write(folder).map_err(|error| of_io(error, tried()))?;
+    }
+    let expiry = match flags.resume_expiry {
+        true => ExpiryAfterRestore::Resumed,
+        false => ExpiryAfterRestore::Suspended,
+    };
+    let source = RestoreSource {
+        backup: wanted.to_string(),
+        time: whole(manifest.time),
+        last_time: whole(last_time.max(manifest.time)),
+    };
+    become_store(folder, &manifest, &source, expiry, clock).context(Failure::new(
+        FailureKind::Damage,
+        tried(),
+        "delete the folder and restore another backup; 'mayflydb backup verify' checks them",
+    ))?;
+    Marker::remove(folder).map_err(|error| of_io(error, tried()))?;
+    Ok(summary(&manifest, folder, expiry))
+}
+
+/// Creates and locks the folder, and writes the marker, unless a restore of this backup has begun
+/// there. Returns the lock, and what is to be done.
+fn begin(
+    folder: &Path,
+    repository: &Repository,
+    manifest: &Manifest,
+    tried: &dyn Fn() -> String,
+) -> anyhow::Result<(File, Phase)> {
+    let is_new = !folder.exists();
+    fs::create_dir_all(folder).map_err(|error| of_io(error, tried()))?;
+    // Another restore into the same folder would mix its files with ours.
+    let ours = marker::lock(folder).map_err(|error| of_io(error, tried()))?;
+    let marker = marker_of(repository, manifest, Phase::Files);
+    match examine(folder)? {
+        Some(found) if found.is_of(&marker) => return Ok((ours, found.phase)),
+        Some(found) => {
+            let text = format!("a restore of the backup {} into it is not complete", found.backup);
+            let advice = "complete it by the same command with that --backup, or delete the folder";
+            return Err(anyhow!(text).context(Failure::new(FailureKind::Folder, tried(), advice)));
+        }
+        None => {}
+    }
+    if let Err(error) = check_room(folder, manifest) {
+        if is_new {
+            // It is empty; if it stays, that does no harm.
+            let _ = fs::remove_dir(folder);
+        }
+        let advice = "free space on its disk, or choose another folder with --dbpath";
+        return Err(error.context(Failure::new(FailureKind::Folder, tried(), advice)));
+    }
+    marker.write(folder).map_err(|error| of_io(error, tried()))?;
+    Ok((ours, Phase::Files))
+}
+
+fn marker_of(repository: &Repository, manifest: &Manifest, phase: Phase) -> Marker {
+    Marker { store: repository.store().to_string(), backup: manifest.id.to_string(), phase }
+}
+
+fn summary(manifest: &Manifest, folder: &Path, expiry: ExpiryAfterRestore) -> String {
+    let (id, files, size) = (&manifest.id, manifest.files.len(), show::size(manifest.bytes()));
+    let (time, folder) = (manifest.time.rfc3339(), folder.display());
+    let text = format!(
+        "The backup {id} ({files} files, {size}) was restored into {folder}, as of {time}.\n"
+    );
+    text + match expiry {
+        ExpiryAfterRestore::Suspended => {
+            "Expiry is suspended: no document is deleted or hidden until the command ttlResume. \
+             ttlStatus shows how many are due.\n"
+        }
+        ExpiryAfterRestore::Resumed => "Expiry runs as soon as the server is started.\n",
+    }
+}
+
+/// Checks the folder; returns the marker of a restore that was interrupted.
+fn examine(folder: &Path) -> anyhow::Result<Option<Marker>> {
+    let tried = || format!("cannot restore into {}", folder.display());
+    let refused = |text: String| {
+        let advice = "name an empty folder or a new one with --dbpath";
+        anyhow!(text).context(Failure::new(FailureKind::Folder, tried(), advice))
+    };
+    if let Some(holder) = processes::holding_lock(&folder.join(data_folder::LOCK_FILE)) {
+        return Err(refused(format!("{holder}, has it open")));
+    }
+    if !folder.exists() {
+        return Ok(None);
+    }
+    if let Some(marker) = Marker::read(folder).map_err(|error| of_io(error, tried()))? {
+        return Ok(Some(marker));
+    }
+    for entry in fs::read_dir(folder).map_err(|error| of_io(error, tried()))? {
+        let name = entry.map_err(|error| of_io(error, tried()))?.file_name();
+        if name != "lost+found" && !marker::is_unfinished(&name) {
+            let name = name.to_string_lossy();
+            return Err(refused(format!("it is not empty: it contains '{name}'")));
+        }
+    }
+    Ok(None)
+}
+
+fn of_io(error: io::Error, tried: String) -> anyhow::Error {
+    let advice = data_folder::advice(error.kind());
+    anyhow!(error).context(Failure::new(FailureKind::Folder, tried, advice))
+}
+
+async fn newest(repository: &Repository, from: &str) -> anyhow::Result<BackupId> {
+    let tried = || format!("cannot restore from {from}");
+    let ids = repository.backup_ids().await;
+    let mut ids = ids.map_err(|error| failed::repository(tried(), error))?;
+    ids.pop().ok_or_else(|| {
+        let advice = "make a backup first, or name another repository with --from";
+        let failure = Failure::new(FailureKind::Folder, tried(), advice);
+        anyhow!("the repository has no complete backup").context(failure)
+    })
+}
+
+fn check_format(manifest: &Manifest) -> anyhow::Result<()> {
+    if manifest.kind != BackupKind::Files {
+        return Err(anyhow!("its kind is not known to this version"));
+    }
+    match manifest.store_format <= FORMAT {
+        true => Ok(()),
+        false => Err(anyhow!(
+            "version {} made it with format {} of the data folder, and this version reads up to \
+             {FORMAT}",
+            manifest.server_version,
+            manifest.store_format
+        )),
+    }
+}
+
+/// Checks that the disk has room for all files.
+fn check_room(folder: &Path, manifest: &Manifest) -> anyhow::Result<()> {
+    let disk = rustix::fs::statvfs(folder).map_err(io::Error::from)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let needed = manifest.bytes();
+    match needed < free {
+        true => Ok(()),
+        false => {
+            let (needed, free) = (show::size(needed), show::size(free));
+            Err(anyhow!("the disk is full: {needed} are needed, and {free} are free"))
+        }
+    }
+}
+
+async fn fetch(
+    repository: &Repository,
+    manifest: &Manifest,
+    flags: &RestoreFlags,
+    clock: &Arc<dyn Clock>,
+) -> mayfly_repository::Result<()> {
+    let folder = &flags.dbpath;
+    remove_unfinished(folder);
+    let bar = progress::bar("Restoring", manifest.bytes());
+    let shown = bar.clone();
+    let transfer = Transfer::new(clock.clone())
+        .with_max_mb_per_second(flags.max_mbps.unwrap_or(0))
+        .with_report(move |progress| shown.set_position(progress.done));
+    transfer.set_total(manifest.bytes());
+    let is_last = |file: &&FileEntry| LAST_FILES.contains(&file.path.as_str());
+    let (last, first): (Vec<_>, Vec<_>) = manifest.files.iter().partition(is_last);
+    for file in first.into_iter().chain(last) {
+        // A file has its name only when it was checked and synced.
+        let found = fs::metadata(folder.join(file.path.as_str()));
+        if found.is_ok_and(|found| found.len() == file.size) {
+            continue;
+        }
+        repository.fetch(file, folder, &transfer).await?;
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Removes what a restore that was interrupted has left of files. What stays is only in the way.
+fn remove_unfinished(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED_PREFIX) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The last time that the repository knows.
+async fn last_time(repository: &Repository) -> mayfly_repository::Result<ClusterTime> {
+    let mut last = ClusterTime::default();
+    for parts in repository.logs().await?.into_values() {
+        last = parts.iter().map(|part| part.name.to).fold(last, Ord::max);
+    }
+    for backup in repository.backups().await? {
+        last = last.max(backup.summary.map_or(last, |summary| summary.time));
+    }
+    Ok(last)
+}
+
+/// Opens the store, checks that it has the collections of the manifest, and makes it a store of its
+/// own.
+fn become_store(
+    folder: &Path,
+    manifest: &Manifest,
+    source: &RestoreSource,
+    expiry: ExpiryAfterRestore,
+    clock: Arc<dyn Clock>,
+) -> anyhow::Result<()> {
+    File::open(folder)?.sync_all()?;
+    let options =
+        RocksOptions { cache_bytes: CACHE_BYTES, reserve_bytes: 0, ..RocksOptions::default() };
+    let engine = RocksEngine::open(folder, options)?;
+    let options = StoreOptions {
+        filters: Arc::new(PartialFilters),
+        background: false,
+        ..StoreOptions::default()
+    };
+    let of_store = |error: mayfly_base::Error| anyhow!("{}", error.message());
+    let ops = OpRegistry::new(clock.clone());
+    let store = Store::open(engine, options, clock, ops).map_err(of_store)?;
+    for expected in &manifest.collections {
+        let has = |collection: &Arc<mayfly_storage::Collection>| {
+            let is_named = collection.namespace().as_str() == expected.ns;
+            is_named && collection.uuid() == expected.uuid.into_bytes()
+        };
+        if !store.collections(None).iter().any(has) {
+            return Err(anyhow!("the collection '{}' is missing in its files", expected.ns));
+        }
+    }
+    store.become_restored(source, expiry).map_err(of_store)?;
+    store.close().map_err(of_store)
+}
+
+fn whole(time: ClusterTime) -> u64 {
+    u64::from(time.seconds) << 32 | u64::from(time.increment)
+}
