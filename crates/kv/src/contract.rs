@@ -28,7 +28,7 @@ use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
 pub use crate::several::scan_each;
 pub use crate::txn_options::TxnOptions;
-use crate::{EngineStats, Keyspace, KvResult};
+use crate::{CheckpointFile, EngineStats, Keyspace, KvResult};
 
 /// The limits and properties of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -369,15 +369,6 @@ pub enum SweepEnd {
     More,
 }
 
-/// A file of a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CheckpointFile {
-    /// The name of the file in the folder.
-    pub name: String,
-    /// The engine's number of a file that never changes, and whose number is not used again.
-    pub number: Option<u64>,
-}
-
 /// A transactional, ordered store of byte keys and values.
 pub trait Engine: Send + Sync {
     /// Its name in `serverStatus().storageEngine` and logs.
@@ -481,10 +472,7 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
-    /// Ends [`hold_files`](Engine::hold_files).
-    ///
-    /// # Errors
-    /// Errors of the engine.
+    /// Ends [`hold_files`](Engine::hold_files); fails with errors of the engine.
     fn release_files(&self) -> KvResult<()> {
         Ok(())
     }
@@ -495,21 +483,12 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// Writes what is buffered in memory to files, so that a checkpoint that follows soon has little
-    /// else to copy. Does nothing for engines without files.
-    ///
-    /// # Errors
-    /// Errors of the engine.
+    /// Writes what is buffered to files, so that a checkpoint has little else to copy.
     fn flush(&self) -> KvResult<()> {
         Ok(())
     }
 
-    /// Writes a consistent copy into a new folder, which can be opened as a store. It flushes
-    /// nothing, and shares the content of files that never change with the store. Returns the files
-    /// of the copy.
-    ///
-    /// # Errors
-    /// [`KvError::Unsupported`] for engines without files; errors of the engine.
+    /// Writes a consistent copy into a new folder without a flush. It can be opened as a store.
     fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
 
     /// Statistics for `serverStatus`.

@@ -185,14 +185,8 @@ impl Config {
             first_start,
             audit: audit::settings(layers)?,
             redact_client_data: layers.bool("security.redactClientLogData")?,
-            archive: ArchiveOptions {
-                folder: optional("archive.folder")?.map(PathBuf::from),
-                urls: list(&layers.text("archive.urls")?),
-            },
-            backup: BackupOptions {
-                folder: optional("backup.folder")?.map(PathBuf::from),
-                urls: list(&layers.text("backup.urls")?),
-            },
+            archive: archive_options(layers)?,
+            backup: backup_options(layers)?,
             log: logging::settings(layers)?,
             profiling: profiling::settings(layers)?,
             fork: layers.bool("processManagement.fork")?,
@@ -204,6 +198,20 @@ impl Config {
             parameters: layers.parameters(),
         })
     }
+}
+
+fn archive_options(layers: &Layers) -> anyhow::Result<ArchiveOptions> {
+    let folder = folder(layers, "archive.folder")?;
+    Ok(ArchiveOptions { folder, urls: list(&layers.text("archive.urls")?) })
+}
+
+fn backup_options(layers: &Layers) -> anyhow::Result<BackupOptions> {
+    let folder = folder(layers, "backup.folder")?;
+    Ok(BackupOptions { folder, urls: list(&layers.text("backup.urls")?) })
+}
+
+fn folder(layers: &Layers, path: &str) -> anyhow::Result<Option<PathBuf>> {
+    Ok(Some(layers.text(path)?).filter(|text| !text.is_empty()).map(PathBuf::from))
 }
 
 fn list(text: &str) -> Vec<String> {

@@ -49,12 +49,10 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
     // These tasks read no configuration.
     match &flags.task {
         Some(Task::Backup(flags)) => {
-            backup::task::run(flags, &mut std::io::stdout())?;
-            return Ok(ExitCode::SUCCESS);
+            return ended(backup::task::run(flags, &mut std::io::stdout()));
         }
         Some(Task::Restore(flags)) => {
-            backup::restore::run(flags, &mut std::io::stdout())?;
-            return Ok(ExitCode::SUCCESS);
+            return ended(backup::restore::run(flags, &mut std::io::stdout()));
         }
         Some(Task::Storage { .. }) | None => {}
     }
@@ -73,8 +71,7 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(Task::Storage { action }) = &flags.task {
-        storage_task::run(&config, *action, &mut std::io::stdout())?;
-        return Ok(ExitCode::SUCCESS);
+        return ended(storage_task::run(&config, *action, &mut std::io::stdout()));
     }
     let background = match (config.fork, daemon::is_background()) {
         (true, false) => return daemon::start(),
@@ -113,6 +110,10 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         tracing::error!("{}", failure::sentence(error));
     }
     ended
+}
+
+fn ended(task: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    task.map(|()| ExitCode::SUCCESS)
 }
 
 /// Starts a server, and waits until it has ended.

@@ -64,7 +64,7 @@ fn command(flags: &BackupFlags, to: &str, comment: &str) -> DocBuf {
 
 fn of_server(error: anyhow::Error) -> anyhow::Error {
     let (kind, advice) = match error.downcast_ref::<ServerError>() {
-        Some(ServerError { code: 9 | 14 | 72 | 115, .. }) => {
+        Some(ServerError { code: 2 | 9 | 14 | 72 | 115, .. }) => {
             (FailureKind::Options, "correct the flags, or the configuration of the server")
         }
         Some(ServerError { code: 13 | 18, .. }) => {

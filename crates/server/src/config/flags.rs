@@ -224,6 +224,24 @@ impl Flags {
         }
     }
 
+    /// The flags without a value that stand for `true`.
+    fn switches(&self) -> [(&'static str, bool); 9] {
+        [
+            ("bind_ip_all", self.bind_ip_all),
+            ("allowOpen", self.allow_open),
+            (
+                "tlsAllowConnectionsWithoutCertificates",
+                self.tls_allow_connections_without_certificates,
+            ),
+            ("tlsFIPSMode", self.tls_fips_mode),
+            ("auditRuntimeConfiguration", self.audit_runtime_configuration),
+            ("redactClientLogData", self.redact_client_log_data),
+            ("logappend", self.logappend),
+            ("fork", self.fork),
+            ("quiet", self.quiet),
+        ]
+    }
+
     /// The flags that were given, as names and values.
     pub(super) fn given(&self) -> Vec<(&'static str, String)> {
         let texts = [
@@ -267,21 +285,7 @@ impl Flags {
         ];
         let mut given: Vec<_> =
             texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
-        let switches = [
-            ("bind_ip_all", self.bind_ip_all),
-            ("allowOpen", self.allow_open),
-            (
-                "tlsAllowConnectionsWithoutCertificates",
-                self.tls_allow_connections_without_certificates,
-            ),
-            ("tlsFIPSMode", self.tls_fips_mode),
-            ("auditRuntimeConfiguration", self.audit_runtime_configuration),
-            ("redactClientLogData", self.redact_client_log_data),
-            ("logappend", self.logappend),
-            ("fork", self.fork),
-            ("quiet", self.quiet),
-        ];
-        let on = switches.into_iter().filter(|(_, on)| *on);
+        let on = self.switches().into_iter().filter(|(_, on)| *on);
         given.extend(on.map(|(name, _)| (name, "true".to_owned())));
         if self.auth {
             given.push(("auth", "enabled".to_owned()));

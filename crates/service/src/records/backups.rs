@@ -24,7 +24,7 @@ pub enum BackupParent {
 pub struct BackupRequest {
     /// The folder or URL of the repository.
     pub to: String,
-    /// The parent.
+    /// Which earlier backup is the parent.
     pub parent: BackupParent,
     /// The limit of the rate in millions of bytes per second; 0 for none.
     pub max_mb_per_second: u32,
@@ -35,7 +35,7 @@ pub struct BackupRequest {
 pub struct BackupOutcome {
     /// The name of the backup.
     pub id: String,
-    /// The parent.
+    /// The parent, if there was one.
     pub parent: Option<String>,
     /// The backup contains the entries of the log up to this time.
     pub time: u64,
@@ -51,7 +51,7 @@ pub struct BackupOutcome {
     pub checkpoint_micros: i64,
 }
 
-/// Makes backups.
+/// Makes backups of a store in repositories.
 pub trait BackupRunner: Send + Sync {
     /// Makes a backup on behalf of an operation, which ends it and shows its progress.
     ///
@@ -63,7 +63,7 @@ pub trait BackupRunner: Send + Sync {
 /// The backup that is running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningBackup {
-    /// The operation.
+    /// The id of the operation.
     pub op_id: i32,
     /// The folder or URL of the repository.
     pub to: String,

@@ -50,7 +50,7 @@ pub struct BackupPoint {
 pub struct CollectionAtPoint {
     /// The namespace, `database.collection`.
     pub ns: String,
-    /// The UUID.
+    /// Its identity, which a rename does not change.
     pub uuid: [u8; 16],
     /// The number of documents; of buckets for a time series.
     pub documents: u64,
