@@ -207,7 +207,12 @@ fn archive_options(layers: &Layers) -> anyhow::Result<ArchiveOptions> {
 
 fn backup_options(layers: &Layers) -> anyhow::Result<BackupOptions> {
     let folder = folder(layers, "backup.folder")?;
-    Ok(BackupOptions { folder, urls: list(&layers.text("backup.urls")?) })
+    Ok(BackupOptions {
+        folder,
+        urls: list(&layers.text("backup.urls")?),
+        archive_to: Some(layers.text("backup.to")?).filter(|text| !text.is_empty()),
+        log_interval_secs: layers.integer("backup.logIntervalSecs")?.unsigned_abs(),
+    })
 }
 
 fn folder(layers: &Layers, path: &str) -> anyhow::Result<Option<PathBuf>> {

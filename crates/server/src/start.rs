@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use crate::accept::{Connected, Reception, ServedClients, accept};
+use crate::backup::LogArchive;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
@@ -75,6 +76,7 @@ pub struct Running {
     listeners: JoinSet<()>,
     connected: Connected,
     announcement: Option<Announcement>,
+    log_archive: Option<LogArchive>,
 }
 
 /// Starts a server.
@@ -139,7 +141,11 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     }
     let announcement = announce(&config, &addresses);
     announce_restored(&service);
-    Ok(Running { service, addresses, listeners: tasks, connected, announcement })
+    let log_archive = match &config.backup.archive_to {
+        Some(to) => Some(LogArchive::start(service.clone(), to, config.backup.log_interval_secs)?),
+        None => None,
+    };
+    Ok(Running { service, addresses, listeners: tasks, connected, announcement, log_archive })
 }
 
 impl Running {
@@ -209,6 +215,10 @@ impl Running {
         }
         let all = &self.service.sessions.transactions;
         all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
+        if let Some(archive) = self.log_archive.take() {
+            // It waits for the last segment.
+            let _ = tokio::task::spawn_blocking(move || archive.stop()).await;
+        }
         let store = self.service.store.clone();
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
         drop(self.announcement.take());

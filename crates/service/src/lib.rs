@@ -25,8 +25,8 @@ pub use process::{
     Buffers, LARGE_BYTES, LogRing, LogRotation, Shutdown, Topology, UnderWay, machine, usage,
 };
 pub use records::{
-    Actor, Audit, AuditConfig, AuditOptions, AuditSink, BackupOutcome, BackupParent, BackupRequest,
-    BackupRunner, Backups, FailedBackup, Profiler, RunningBackup, audit, profiler,
+    Actor, ArchiveStatus, Audit, AuditConfig, AuditOptions, AuditSink, BackupOutcome, BackupParent,
+    BackupRequest, BackupRunner, Backups, FailedBackup, Profiler, RunningBackup, audit, profiler,
 };
 pub use server::{CommandLine, Service, ServiceOptions};
 pub use sessions::{

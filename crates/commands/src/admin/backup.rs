@@ -72,6 +72,21 @@ fn run_status(
         reply.append("ageSecs", now_ms.saturating_sub(last.finished_ms).max(0) / 1000);
         reply.append("bytes", last.bytes).append("sentBytes", last.sent_bytes).end();
     }
+    if let Some(archive) = ctx.service.backups.archive() {
+        let settled = ctx.service.store.oplog().settled();
+        // Without entries after it, the archive is up to date.
+        let lag = match archive.archived >= settled {
+            true => 0,
+            false => (now_ms / 1000).saturating_sub((archive.archived >> 32) as i64).max(0),
+        };
+        reply.start_document("archive").append("to", archive.to.as_str());
+        reply.append("archivedUpTo", RawValue::Timestamp(archive.archived));
+        reply.append("lagSecs", lag).append("gaps", archive.gaps);
+        if let Some(error) = &archive.error {
+            reply.append("errmsg", error.as_str());
+        }
+        reply.end();
+    }
     if let Some(running) = ctx.service.backups.running() {
         reply.start_document("running").append("opid", running.op_id);
         reply.append("to", running.to.as_str());

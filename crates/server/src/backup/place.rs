@@ -20,6 +20,10 @@ pub struct BackupOptions {
     pub folder: Option<PathBuf>,
     /// The allowed prefixes of URLs.
     pub urls: Vec<String>,
+    /// The repository into which the log is archived.
+    pub archive_to: Option<String>,
+    /// The interval of the archive.
+    pub log_interval_secs: u64,
 }
 
 /// The place of a repository.
@@ -158,6 +162,7 @@ mod tests {
         let options = BackupOptions {
             folder: Some("/backup".into()),
             urls: vec!["s3://bucket/prod".into(), "s3://other/".into()],
+            ..BackupOptions::default()
         };
         let folder = |path: &str| Some(Place::Folder(path.into()));
         let url = |text: &str| Some(Place::Url(text.into()));

@@ -290,12 +290,13 @@ impl Job {
     }
 }
 
-fn timeline(identity: &StoreIdentity) -> Result<Timeline> {
+/// The name of the store's timeline in repositories.
+pub(super) fn timeline(identity: &StoreIdentity) -> Result<Timeline> {
     Ok(format!("t{}", identity.timeline).parse()?)
 }
 
 /// The time of the log in the form of repositories.
-fn cluster_time(time: u64) -> ClusterTime {
+pub(super) fn cluster_time(time: u64) -> ClusterTime {
     ClusterTime { seconds: (time >> 32) as u32, increment: time as u32 }
 }
 

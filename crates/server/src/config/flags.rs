@@ -92,6 +92,12 @@ pub struct Flags {
     /// Prefixes of URLs under which the command backup may make backups, separated by commas
     #[arg(long = "backupUrls", value_name = "URLS")]
     pub(super) backup_urls: Option<String>,
+    /// Repository into which the operation log is archived: a folder, or s3://bucket/prefix
+    #[arg(long = "backupTo", value_name = "PLACE")]
+    pub(super) backup_to: Option<String>,
+    /// Interval at which the operation log is archived, in seconds [default: 10]
+    #[arg(long = "backupLogIntervalSecs", value_name = "SECONDS")]
+    pub(super) backup_log_interval: Option<String>,
     /// Require a login, and check the user's rights for every command
     #[arg(long)]
     pub(super) auth: bool,
@@ -269,6 +275,8 @@ impl Flags {
             ("archiveUrls", &self.archive_urls),
             ("backupFolder", &self.backup_folder),
             ("backupUrls", &self.backup_urls),
+            ("backupTo", &self.backup_to),
+            ("backupLogIntervalSecs", &self.backup_log_interval),
             ("auditDestination", &self.audit_destination),
             ("auditFormat", &self.audit_format),
             ("auditPath", &self.audit_path),

@@ -100,6 +100,12 @@ pub(super) const KEYS: &[Key] = &[
     key("archive.urls", "archiveUrls", KeyKind::Text),
     key("backup.folder", "backupFolder", KeyKind::Text),
     key("backup.urls", "backupUrls", KeyKind::Text),
+    key("backup.to", "backupTo", KeyKind::Text),
+    key(
+        "backup.logIntervalSecs",
+        "backupLogIntervalSecs",
+        KeyKind::Integer { least: 1, most: 3600 },
+    ),
     key("operationProfiling.mode", "profile", KeyKind::Word(&["off", "slowOp", "all"])),
     key(
         "operationProfiling.slowOpThresholdMs",

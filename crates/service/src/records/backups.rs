@@ -82,6 +82,19 @@ pub struct FailedBackup {
     pub error: String,
 }
 
+/// The state of the archive of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveStatus {
+    /// The folder or URL of the repository.
+    pub to: String,
+    /// The repository has the entries of the log up to this time; 0 before the first segment.
+    pub archived: u64,
+    /// The number of gaps that this process has recorded.
+    pub gaps: i64,
+    /// The error of the last upload, if it failed.
+    pub error: Option<String>,
+}
+
 /// The backups of this server.
 #[derive(Default)]
 pub struct Backups {
@@ -93,6 +106,7 @@ pub struct Backups {
 struct State {
     running: Option<RunningBackup>,
     failed: Option<FailedBackup>,
+    archive: Option<ArchiveStatus>,
 }
 
 impl Backups {
@@ -139,6 +153,16 @@ impl Backups {
     /// The backup that is running.
     pub fn running(&self) -> Option<RunningBackup> {
         self.state.lock().running.clone()
+    }
+
+    /// The state of the archive of the log, if there is one.
+    pub fn archive(&self) -> Option<ArchiveStatus> {
+        self.state.lock().archive.clone()
+    }
+
+    /// Changes the state of the archive of the log.
+    pub fn update_archive(&self, change: impl FnOnce(&mut ArchiveStatus)) {
+        change(self.state.lock().archive.get_or_insert_default());
     }
 
     /// The last backup of this process, if it failed.

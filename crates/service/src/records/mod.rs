@@ -6,6 +6,7 @@ pub mod profiler;
 
 pub use audit::{Actor, Audit, AuditConfig, AuditOptions, AuditSink};
 pub use backups::{
-    BackupOutcome, BackupParent, BackupRequest, BackupRunner, Backups, FailedBackup, RunningBackup,
+    ArchiveStatus, BackupOutcome, BackupParent, BackupRequest, BackupRunner, Backups, FailedBackup,
+    RunningBackup,
 };
 pub use profiler::Profiler;

@@ -88,7 +88,7 @@ impl Store {
     ///
     /// # Errors
     /// 301 DataCorruptionDetected; errors of the engine.
-    pub(crate) fn ensure_identity(&self) -> Result<StoreIdentity> {
+    pub fn ensure_identity(&self) -> Result<StoreIdentity> {
         if let Some(identity) = StoreIdentity::load(&*self.engine)? {
             return Ok(identity);
         }
@@ -101,6 +101,14 @@ impl Store {
         })?;
         // Another server of the same database may have been faster.
         Ok(StoreIdentity::load(&*self.engine)?.unwrap_or(new))
+    }
+
+    /// Makes all commits before this call durable.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn sync_all(&self) -> Result<()> {
+        self.engine.sync().map_err(from_kv)
     }
 
     /// The latest backups of this store, the newest last.

@@ -34,6 +34,11 @@ pub struct RestoreSource {
 }
 
 impl Store {
+    /// Suspends expiry before entries of the log are replayed: each of them contains what expired.
+    pub fn suspend_expiry_for_restore(&self) {
+        self.watch.suspend_restored();
+    }
+
     /// Gives a store that was restored a new identity and a new timeline, whose times are after all
     /// that the repository knows and after the present second.
     ///

@@ -27,6 +27,9 @@ pub struct Oplog {
     pub(crate) clock: OplogClock,
     /// Entries up to this timestamp have been cut.
     pub(super) cut: AtomicU64,
+    /// The timestamp up to which the archive of the log has the entries; `u64::MAX` without an
+    /// archive.
+    archived: AtomicU64,
     /// The times that restores have lost.
     pub(super) lost: Vec<LostTimes>,
     /// The cut up to which this process has removed entries from the byte store.
@@ -85,6 +88,7 @@ impl Oplog {
             engine,
             clock,
             cut: AtomicU64::new(cut),
+            archived: AtomicU64::new(u64::MAX),
             lost,
             swept: AtomicU64::new(0),
             resized: AtomicBool::new(false),
@@ -107,6 +111,17 @@ impl Oplog {
     /// Waits until the log is complete past this timestamp.
     pub async fn wait_past(&self, seen: u64) {
         self.clock.wait_past(seen).await;
+    }
+
+    /// Notes the timestamp up to which the archive of the log has the entries. Later ones are cut
+    /// only when the log has become too long; `None` if nothing waits for the archive.
+    pub fn set_archived(&self, timestamp: Option<u64>) {
+        self.archived.store(timestamp.unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// The timestamp up to which the archive has the entries, if there is an archive.
+    pub(crate) fn archived(&self) -> Option<u64> {
+        Some(self.archived.load(Ordering::Acquire)).filter(|timestamp| *timestamp != u64::MAX)
     }
 
     /// The timestamp up to which entries have been cut.

@@ -1,7 +1,7 @@
 //! The marker of a folder into which a restore is not complete.
 //!
 //! ```json
-//! {"store": "0192f0c1-...", "backup": "20261127T212149123Z-1a2b3c4d", "phase": "files"}
+//! {"store": "0192f0c1-...", "backup": "20261127T212149123Z-1a2b3c4d", "until": null, "phase": "files"}
 //! ```
 //!
 //! A server refuses a folder with the marker. A restore replaces it as a whole, and syncs it before
@@ -15,6 +15,8 @@ use std::path::Path;
 use rustix::fs::FlockOperation;
 use serde_json::{Value, json};
 
+use crate::backup::runner::cluster_time;
+
 /// The name of the marker in the folder.
 pub(crate) const MARKER: &str = "RESTORE_UNFINISHED";
 /// The name of the marker while it is being written.
@@ -25,7 +27,9 @@ const UNWRITTEN: &str = "RESTORE_UNFINISHED.new";
 pub(crate) enum Phase {
     /// Files are missing.
     Files,
-    /// All files are there. The store may have been opened, which changes them.
+    /// All files are there, and entries of the log are being applied.
+    Replay,
+    /// All data is there. The store may have been opened, which changes them.
     Store,
 }
 
@@ -36,6 +40,8 @@ pub(crate) struct Marker {
     pub(crate) store: String,
     /// The backup.
     pub(crate) backup: String,
+    /// The time of the log up to which entries are applied; `None` for the backup alone.
+    pub(crate) until: Option<u64>,
     /// What is to be done.
     pub(crate) phase: Phase,
 }
@@ -44,6 +50,7 @@ impl Phase {
     fn name(self) -> &'static str {
         match self {
             Phase::Files => "files",
+            Phase::Replay => "replay",
             Phase::Store => "store",
         }
     }
@@ -52,7 +59,14 @@ impl Phase {
 impl Marker {
     /// Whether both are of one backup.
     pub(crate) fn is_of(&self, other: &Marker) -> bool {
-        (&self.store, &self.backup) == (&other.store, &other.backup)
+        let of = |marker: &Marker| (marker.store.clone(), marker.backup.clone(), marker.until);
+        of(self) == of(other)
+    }
+
+    /// What is being restored, for messages.
+    pub(crate) fn describe(&self) -> String {
+        let at = self.until.map(|until| format!(" --at {}", cluster_time(until).rfc3339()));
+        format!("a restore of --backup {}{}", self.backup, at.unwrap_or_default())
     }
 
     /// Reads the marker; `None` if there is none.
@@ -73,10 +87,15 @@ impl Marker {
         let text = |name: &str| Some(value.get(name)?.as_str()?.to_owned());
         let phase = match text("phase")?.as_str() {
             "files" => Phase::Files,
+            "replay" => Phase::Replay,
             "store" => Phase::Store,
             _ => return None,
         };
-        Some(Marker { store: text("store")?, backup: text("backup")?, phase })
+        let until = match value.get("until")? {
+            Value::Null => None,
+            until => Some(until.as_u64()?),
+        };
+        Some(Marker { store: text("store")?, backup: text("backup")?, until, phase })
     }
 
     /// Writes the marker; it is durable afterwards.
@@ -84,8 +103,9 @@ impl Marker {
     /// # Errors
     /// Errors of the file system.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
-        let Marker { store, backup, phase } = self;
-        let text = json!({ "store": store, "backup": backup, "phase": phase.name() });
+        let Marker { store, backup, until, phase } = self;
+        let phase = phase.name();
+        let text = json!({ "store": store, "backup": backup, "until": until, "phase": phase });
         let unwritten = folder.join(UNWRITTEN);
         let mut file = File::create(&unwritten)?;
         writeln!(file, "{text}")?;
@@ -131,8 +151,10 @@ mod tests {
     fn markers_round_trip_and_others_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Marker::read(folder.path()).unwrap(), None);
-        for phase in [Phase::Files, Phase::Store] {
-            let marker = Marker { store: "s".into(), backup: "b".into(), phase };
+        for (phase, until) in
+            [(Phase::Files, None), (Phase::Replay, Some(u64::MAX)), (Phase::Store, Some(1 << 32))]
+        {
+            let marker = Marker { store: "s".into(), backup: "b".into(), until, phase };
             marker.write(folder.path()).unwrap();
             assert_eq!(Marker::read(folder.path()).unwrap(), Some(marker));
         }

@@ -4,14 +4,17 @@
 //! |---|---|
 //! | 1. the folder is created, or found empty; the marker is written | the marker |
 //! | 2. the files are fetched, each checked before it gets its name | the files so far; another run fetches the rest |
-//! | 3. the marker notes that all files are there | the same; another run fetches nothing |
-//! | 4. the store is opened and becomes another store, with expiry suspended | a store that another run opens again |
-//! | 5. the marker is removed | a data folder |
+//! | 3. with `--at`: the entries of the log after the backup are applied | another run begins again with the files |
+//! | 4. the marker notes that all data is there | the same; another run fetches nothing |
+//! | 5. the store becomes another store, with expiry suspended | a store that another run opens again |
+//! | 6. the marker is removed | a data folder |
 //!
 //! A server refuses a folder with the marker ([`marker`]). The two files without which no version
 //! opens a folder are fetched last.
 
 pub(crate) mod marker;
+mod replay;
+mod target;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,14 +26,16 @@ use clap::Args;
 use mayfly_base::{Clock, SystemClock};
 use mayfly_kv_rocksdb::{FORMAT, FORMAT_FILE, RocksEngine, RocksOptions};
 use mayfly_query::PartialFilters;
-use mayfly_repository::{
-    BackupId, BackupKind, ClusterTime, FileEntry, Manifest, Repository, Transfer,
-};
+use mayfly_repository::{BackupKind, ClusterTime, FileEntry, Manifest, Repository, Transfer};
 use mayfly_storage::{ExpiryAfterRestore, RestoreSource, Store, StoreOptions};
 use mayfly_work::OpRegistry;
 
-use self::marker::{Marker, Phase};
-use super::task::{backup_id, block_on, open};
+use self::marker::{MARKER, Marker, Phase};
+use self::replay::{Replay, ReplayClock, Replayed};
+use self::target::{Target, Wanted};
+use super::archive::number;
+use super::runner::cluster_time;
+use super::task::{block_on, open};
 use super::{failed, progress, show};
 use crate::failure::{Failure, FailureKind};
 use crate::{data_folder, permissions, processes};
@@ -51,6 +56,9 @@ pub struct RestoreFlags {
     /// The backup to restore [default: the newest]
     #[arg(long, value_name = "ID")]
     pub backup: Option<String>,
+    /// The time to restore, with a zone: 2026-11-24T10:15:00Z; needs an archive of the log
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
     /// The new data folder, which must not exist or be empty
     #[arg(long, value_name = "FOLDER")]
     pub dbpath: PathBuf,
@@ -76,13 +84,10 @@ pub fn run(flags: &RestoreFlags, out: &mut impl Write) -> anyhow::Result<()> {
 async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<String> {
     let folder = &flags.dbpath;
     let begun = examine(folder)?;
-    let wanted = flags.backup.as_deref().map(backup_id).transpose()?;
+    let wanted = Wanted::of(flags, begun.as_ref())?;
     let repository = open(&flags.from, &clock).await?;
-    let wanted = match (wanted, &begun) {
-        (Some(wanted), _) => wanted,
-        (None, Some(marker)) => backup_id(&marker.backup)?,
-        (None, None) => newest(&repository, &flags.from).await?,
-    };
+    let target = Target::find(&repository, &flags.from, wanted).await?;
+    let wanted = target.backup.clone();
     let tried = || format!("cannot restore the backup {wanted} into {}", folder.display());
     let failed = |error| failed::repository(tried(), error);
     let manifest = repository.manifest(&wanted).await.map_err(failed)?;
@@ -92,48 +97,80 @@ async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<
         "use the version of mayflydb that made the backup, or a later one",
     ))?;
     let last_time = last_time(&repository).await.map_err(failed)?;
-    let (_ours, phase) = begin(folder, &repository, &manifest, &tried)?;
-    if phase == Phase::Files {
-        fetch(&repository, &manifest, flags, &clock).await.map_err(failed)?;
-        let marker = marker_of(&repository, &manifest, Phase::Store);
-        marker.write(folder).map_err(|error| of_io(error, tried()))?;
+    let marker = Marker {
+        store: repository.store().to_string(),
+        backup: wanted.to_string(),
+        until: target.until,
+        phase: Phase::Files,
+    };
+    let (_ours, phase) = begin(folder, &marker, &manifest, &tried)?;
+    let write = |phase| {
+        let marker = Marker { phase, ..marker.clone() };
+        marker.write(folder).map_err(|error| of_io(error, tried()))
+    };
+    if phase == Phase::Replay {
+        // Part of the log was applied, which part is unknown.
+        remove_files(folder).map_err(|error| of_io(error, tried()))?;
+        write(Phase::Files)?;
     }
+    if phase != Phase::Store {
+        fetch(&repository, &manifest, flags, &clock).await.map_err(failed)?;
+        write(if target.until.is_some() { Phase::Replay } else { Phase::Store })?;
+    }
+    let damaged = || {
+        let advice = "delete the folder and restore another backup; 'mayflydb backup verify' \
+                      checks them";
+        Failure::new(FailureKind::Damage, tried(), advice)
+    };
+    let clock = Arc::new(ReplayClock::new());
+    let (store, ops) = open_store(folder, &manifest, phase, clock.clone()).with_context(damaged)?;
+    let mut replayed = None;
+    if let Some(until) = target.until.filter(|_| phase != Phase::Store) {
+        let from = number(manifest.time);
+        let replay = Replay::new(store.clone(), ops, clock.clone(), until);
+        let mut replay = replay.map_err(of_store).with_context(damaged)?;
+        for name in &target.segments {
+            let segment = repository.read_segment(name).await.map_err(failed)?;
+            replay.segment(&segment.entries, from).map_err(of_store).with_context(damaged)?;
+        }
+        replayed = Some(replay.end().map_err(of_store).with_context(damaged)?);
+        clock.show_present();
+        store.sync_all().map_err(of_store)?;
+        write(Phase::Store)?;
+    }
+    clock.show_present();
     let expiry = match flags.resume_expiry {
         true => ExpiryAfterRestore::Resumed,
         false => ExpiryAfterRestore::Suspended,
     };
     let source = RestoreSource {
         backup: wanted.to_string(),
-        time: whole(manifest.time),
-        last_time: whole(last_time.max(manifest.time)),
+        time: number(manifest.time),
+        last_time: number(last_time.max(manifest.time)),
     };
-    become_store(folder, &manifest, &source, expiry, clock).context(Failure::new(
-        FailureKind::Damage,
-        tried(),
-        "delete the folder and restore another backup; 'mayflydb backup verify' checks them",
-    ))?;
+    let become_own = store.become_restored(&source, expiry).and_then(|_| store.close());
+    become_own.map_err(of_store).with_context(damaged)?;
     Marker::remove(folder).map_err(|error| of_io(error, tried()))?;
-    Ok(summary(&manifest, folder, expiry))
+    Ok(summary(&manifest, folder, expiry, target.until.zip(replayed)))
 }
 
 /// Creates and locks the folder, and writes the marker, unless a restore of this backup has begun
 /// there. Returns the lock, and what is to be done.
 fn begin(
     folder: &Path,
-    repository: &Repository,
+    marker: &Marker,
     manifest: &Manifest,
     tried: &dyn Fn() -> String,
 ) -> anyhow::Result<(File, Phase)> {
     let is_new = !folder.exists();
     fs::create_dir_all(folder).map_err(|error| of_io(error, tried()))?;
-    // Another restore into the same folder would mix its files with ours.
     let ours = marker::lock(folder).map_err(|error| of_io(error, tried()))?;
-    let marker = marker_of(repository, manifest, Phase::Files);
     match examine(folder)? {
-        Some(found) if found.is_of(&marker) => return Ok((ours, found.phase)),
+        Some(found) if found.is_of(marker) => return Ok((ours, found.phase)),
         Some(found) => {
-            let text = format!("a restore of the backup {} into it is not complete", found.backup);
-            let advice = "complete it by the same command with that --backup, or delete the folder";
+            let text = format!("{} into it is not complete", found.describe());
+            let advice = "complete it by the same command with its --backup and --at, or delete \
+                          the folder";
             return Err(anyhow!(text).context(Failure::new(FailureKind::Folder, tried(), advice)));
         }
         None => {}
@@ -150,16 +187,22 @@ fn begin(
     Ok((ours, Phase::Files))
 }
 
-fn marker_of(repository: &Repository, manifest: &Manifest, phase: Phase) -> Marker {
-    Marker { store: repository.store().to_string(), backup: manifest.id.to_string(), phase }
-}
-
-fn summary(manifest: &Manifest, folder: &Path, expiry: ExpiryAfterRestore) -> String {
+fn summary(
+    manifest: &Manifest,
+    folder: &Path,
+    expiry: ExpiryAfterRestore,
+    replayed: Option<(u64, Replayed)>,
+) -> String {
     let (id, files, size) = (&manifest.id, manifest.files.len(), show::size(manifest.bytes()));
-    let (time, folder) = (manifest.time.rfc3339(), folder.display());
-    let text = format!(
-        "The backup {id} ({files} files, {size}) was restored into {folder}, as of {time}.\n"
-    );
+    let folder = folder.display();
+    let mut text = format!("The backup {id} ({files} files, {size}) was restored into {folder}");
+    text += &match replayed {
+        None => format!(", as of {}.\n", manifest.time.rfc3339()),
+        Some((until, Replayed { entries })) => {
+            let until = cluster_time(until).rfc3339();
+            format!(", with {entries} entries of the log after it, as of {until}.\n")
+        }
+    };
     text + match expiry {
         ExpiryAfterRestore::Suspended => {
             "Expiry is suspended: no document is deleted or hidden until the command ttlResume. \
@@ -198,17 +241,6 @@ fn examine(folder: &Path) -> anyhow::Result<Option<Marker>> {
 fn of_io(error: io::Error, tried: String) -> anyhow::Error {
     let advice = data_folder::advice(error.kind());
     anyhow!(error).context(Failure::new(FailureKind::Folder, tried, advice))
-}
-
-async fn newest(repository: &Repository, from: &str) -> anyhow::Result<BackupId> {
-    let tried = || format!("cannot restore from {from}");
-    let ids = repository.backup_ids().await;
-    let mut ids = ids.map_err(|error| failed::repository(tried(), error))?;
-    ids.pop().ok_or_else(|| {
-        let advice = "make a backup first, or name another repository with --from";
-        let failure = Failure::new(FailureKind::Folder, tried(), advice);
-        anyhow!("the repository has no complete backup").context(failure)
-    })
 }
 
 fn check_format(manifest: &Manifest) -> anyhow::Result<()> {
@@ -290,15 +322,29 @@ async fn last_time(repository: &Repository) -> mayfly_repository::Result<Cluster
     Ok(last)
 }
 
-/// Opens the store, checks that it has the collections of the manifest, and makes it a store of its
-/// own.
-fn become_store(
+/// Removes all files except the marker.
+fn remove_files(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == MARKER || name == "lost+found" {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+/// Opens the store, and checks that it has the collections of the manifest.
+fn open_store(
     folder: &Path,
     manifest: &Manifest,
-    source: &RestoreSource,
-    expiry: ExpiryAfterRestore,
-    clock: Arc<dyn Clock>,
-) -> anyhow::Result<()> {
+    phase: Phase,
+    clock: Arc<ReplayClock>,
+) -> anyhow::Result<(Arc<Store>, Arc<OpRegistry>)> {
     File::open(folder)?.sync_all()?;
     let options =
         RocksOptions { cache_bytes: CACHE_BYTES, reserve_bytes: 0, ..RocksOptions::default() };
@@ -308,10 +354,10 @@ fn become_store(
         background: false,
         ..StoreOptions::default()
     };
-    let of_store = |error: mayfly_base::Error| anyhow!("{}", error.message());
     let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(engine, options, clock, ops).map_err(of_store)?;
-    for expected in &manifest.collections {
+    let store = Store::open(engine, options, clock, ops.clone()).map_err(of_store)?;
+    // After a replay the collections are others.
+    for expected in manifest.collections.iter().filter(|_| phase != Phase::Store) {
         let has = |collection: &Arc<mayfly_storage::Collection>| {
             let is_named = collection.namespace().as_str() == expected.ns;
             is_named && collection.uuid() == expected.uuid.into_bytes()
@@ -320,10 +366,9 @@ fn become_store(
             return Err(anyhow!("the collection '{}' is missing in its files", expected.ns));
         }
     }
-    store.become_restored(source, expiry).map_err(of_store)?;
-    store.close().map_err(of_store)
+    Ok((store, ops))
 }
 
-fn whole(time: ClusterTime) -> u64 {
-    u64::from(time.seconds) << 32 | u64::from(time.increment)
+fn of_store(error: mayfly_base::Error) -> anyhow::Error {
+    anyhow!("{}", error.message())
 }
