@@ -31,6 +31,8 @@ actions! {
     ApplyOps = "applyOps",
     AuditConfigure = "auditConfigure",
     AuthSchemaUpgrade = "authSchemaUpgrade",
+    // An extension: the command `backup`.
+    Backup = "backup",
     BypassDefaultMaxTimeMs = "bypassDefaultMaxTimeMS",
     BypassDocumentValidation = "bypassDocumentValidation",
     BypassWriteBlockingMode = "bypassWriteBlockingMode",

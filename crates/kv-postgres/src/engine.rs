@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
-    Caps, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult, NamedKey,
-    SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult,
+    NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -306,8 +306,8 @@ impl Engine for PostgresEngine {
         Ok(())
     }
 
-    fn checkpoint(&self, _: &Path) -> KvResult<()> {
-        Err(KvError::Invalid(
+    fn checkpoint(&self, _: &Path) -> KvResult<Vec<CheckpointFile>> {
+        Err(KvError::Unsupported(
             "the store is in PostgreSQL: copy it with pg_dump or pg_basebackup".into(),
         ))
     }

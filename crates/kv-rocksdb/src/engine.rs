@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use mayfly_base::clock::{Clock, SystemClock};
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
-    CacheStats, Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError,
-    KvResult, SweepEnd, Txn, TxnOptions, is_retired,
+    CacheStats, Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange,
+    Keyspace, KvError, KvResult, SweepEnd, Txn, TxnOptions, is_retired,
 };
 use parking_lot::RwLock;
-use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{CompactOptions, FlushOptions, Range, properties};
 
-use crate::format;
+use crate::checkpoint;
 use crate::health::read_failed;
 use crate::held::RocksHeld;
 use crate::ingest::RocksIngest;
@@ -291,16 +290,17 @@ impl Engine for RocksEngine {
         self.disk.is_short()
     }
 
-    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
+    fn flush(&self) -> KvResult<()> {
         let store = self.store()?;
-        if folder.exists() {
-            return Err(KvError::Invalid(format!("{} exists already", folder.display())));
+        store.health.check()?;
+        if store.held.are_held() {
+            return Err(KvError::Unavailable("the files are held for a copy".into()));
         }
-        store.sync()?;
-        Checkpoint::new(&*store.db)
-            .and_then(|checkpoint| checkpoint.create_checkpoint(folder))
-            .map_err(|error| KvError::Unavailable(format!("{}: {error}", folder.display())))?;
-        Ok(format::mark(folder)?)
+        checkpoint::flush(&store)
+    }
+
+    fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>> {
+        checkpoint::write(&*self.store()?, folder)
     }
 
     fn stats(&self) -> EngineStats {

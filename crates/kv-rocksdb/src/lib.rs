@@ -19,6 +19,7 @@
 //! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`; bulk
 //!   loading: `ingest`.
 
+mod checkpoint;
 mod compactions;
 mod cursor;
 mod engine;

@@ -245,6 +245,28 @@ fn a_checkpoint_opens_as_a_store() {
 }
 
 #[test]
+fn checkpoints_share_tables_that_have_numbers() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path()).unwrap();
+    put(&*engine, b"flushed", b"1");
+    engine.flush().unwrap();
+    put(&*engine, b"buffered", b"1");
+    let copies = [folder.path().join("first"), folder.path().join("second")];
+    let tables = copies.map(|copy| {
+        let files = engine.checkpoint(&copy).unwrap();
+        let inode = |name: &str| fs::metadata(copy.join(name)).unwrap().ino();
+        let tables = files.iter().filter(|file| file.number.is_some());
+        let tables: Vec<_> = tables.map(|file| (file.number, inode(&file.name))).collect();
+        assert!(!tables.is_empty() && files.iter().any(|file| file.name == "CURRENT"));
+        let copied = open(&copy).unwrap();
+        assert!(has(&*copied, b"flushed") && has(&*copied, b"buffered"));
+        tables
+    });
+    assert_eq!(tables[0], tables[1], "a checkpoint flushes nothing");
+}
+
+#[test]
 fn a_long_range_is_swept_at_once_and_for_good() {
     let folder = TempDir::new().unwrap();
     let engine = open(folder.path()).unwrap();

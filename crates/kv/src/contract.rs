@@ -28,7 +28,7 @@ use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
 pub use crate::several::scan_each;
 pub use crate::txn_options::TxnOptions;
-use crate::{EngineStats, Keyspace, KvResult};
+use crate::{CheckpointFile, EngineStats, Keyspace, KvResult};
 
 /// The limits and properties of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -472,10 +472,7 @@ pub trait Engine: Send + Sync {
         Ok(true)
     }
 
-    /// Ends [`hold_files`](Engine::hold_files).
-    ///
-    /// # Errors
-    /// Errors of the engine.
+    /// Ends [`hold_files`](Engine::hold_files); fails with errors of the engine.
     fn release_files(&self) -> KvResult<()> {
         Ok(())
     }
@@ -486,8 +483,13 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// Writes a consistent copy into a new folder, which can be opened as a store.
-    fn checkpoint(&self, folder: &Path) -> KvResult<()>;
+    /// Writes what is buffered to files, so that a checkpoint has little else to copy.
+    fn flush(&self) -> KvResult<()> {
+        Ok(())
+    }
+
+    /// Writes a consistent copy into a new folder without a flush. It can be opened as a store.
+    fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
 
     /// Statistics for `serverStatus`.
     fn stats(&self) -> EngineStats;

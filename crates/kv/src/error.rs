@@ -24,6 +24,8 @@ pub enum KvError {
     Fenced(String),
     /// The call violates the contract.
     Invalid(String),
+    /// The engine cannot do this.
+    Unsupported(String),
     /// The stored bytes are damaged; names the file where known.
     Corrupt(String),
 }
@@ -40,6 +42,7 @@ impl fmt::Display for KvError {
             KvError::CommitUnknown(text) => write!(f, "commit outcome unknown: {text}"),
             KvError::Fenced(text) => write!(f, "writes are refused: {text}"),
             KvError::Invalid(text) => write!(f, "invalid use: {text}"),
+            KvError::Unsupported(text) => f.write_str(text),
             KvError::Corrupt(text) => write!(f, "corrupt: {text}"),
         }
     }

@@ -7,6 +7,7 @@
 
 mod caps;
 pub mod chaos;
+mod checkpoint;
 pub mod conflict;
 pub mod conformance;
 pub mod contract;
@@ -25,6 +26,7 @@ pub mod wrapper;
 pub mod write_buffer;
 
 pub use chaos::{ChaosEngine, ChaosOptions};
+pub use checkpoint::CheckpointFile;
 pub use contract::*;
 pub use error::{KvError, KvResult};
 pub use keyspace::Keyspace;

@@ -14,8 +14,8 @@ use crate::conflict::{Claims, ConflictTracker};
 use crate::scan::{Cursor, ScanRequest, merged_scan, stored_scan};
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{
-    Caps, Direction, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError,
-    KvResult, RETIRED, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor, is_retired,
+    Caps, CheckpointFile, Direction, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace,
+    KvError, KvResult, RETIRED, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor, is_retired,
 };
 
 type Bytes = Arc<[u8]>;
@@ -140,8 +140,8 @@ impl Engine for MemoryEngine {
         Ok(within(&map, range).map(|(key, value)| (key.len() + value.len()) as u64).sum())
     }
 
-    fn checkpoint(&self, _: &Path) -> KvResult<()> {
-        Err(KvError::Invalid("the memory engine has no files to copy".into()))
+    fn checkpoint(&self, _: &Path) -> KvResult<Vec<CheckpointFile>> {
+        Err(KvError::Unsupported("the memory engine has no files to copy".into()))
     }
 
     fn stats(&self) -> EngineStats {

@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{
-    Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult, NamedKey,
-    SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult,
+    NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 
 macro_rules! engine_around {
@@ -77,7 +77,8 @@ engine_around! {
     fn hold_files(&self) -> KvResult<bool>;
     fn release_files(&self) -> KvResult<()>;
     fn is_nearly_full(&self) -> bool;
-    fn checkpoint(&self, folder: &Path) -> KvResult<()>;
+    fn flush(&self) -> KvResult<()>;
+    fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
     fn stats(&self) -> EngineStats;
     fn close(&self) -> KvResult<()>;
 }

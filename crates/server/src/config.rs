@@ -23,6 +23,7 @@ use secrecy::SecretString;
 
 use crate::archive::ArchiveOptions;
 use crate::audit::AuditSettings;
+use crate::backup::BackupOptions;
 use crate::first_start::FirstStart;
 use crate::tls::{TlsMode, TlsOptions};
 
@@ -94,6 +95,8 @@ pub struct Config {
     pub redact_client_data: bool,
     /// Where expired documents may be archived in files.
     pub archive: ArchiveOptions,
+    /// Where backups may be made.
+    pub backup: BackupOptions,
     /// The destination and rotation of the log.
     pub log: LogSettings,
     /// The profiling settings of databases that no command has set.
@@ -182,10 +185,8 @@ impl Config {
             first_start,
             audit: audit::settings(layers)?,
             redact_client_data: layers.bool("security.redactClientLogData")?,
-            archive: ArchiveOptions {
-                folder: optional("archive.folder")?.map(PathBuf::from),
-                urls: list(&layers.text("archive.urls")?),
-            },
+            archive: archive_options(layers)?,
+            backup: backup_options(layers)?,
             log: logging::settings(layers)?,
             profiling: profiling::settings(layers)?,
             fork: layers.bool("processManagement.fork")?,
@@ -197,6 +198,29 @@ impl Config {
             parameters: layers.parameters(),
         })
     }
+}
+
+fn archive_options(layers: &Layers) -> anyhow::Result<ArchiveOptions> {
+    let folder = folder(layers, "archive.folder")?;
+    Ok(ArchiveOptions { folder, urls: list(&layers.text("archive.urls")?) })
+}
+
+fn backup_options(layers: &Layers) -> anyhow::Result<BackupOptions> {
+    let folder = folder(layers, "backup.folder")?;
+    Ok(BackupOptions {
+        folder,
+        urls: list(&layers.text("backup.urls")?),
+        archive_to: Some(layers.text("backup.to")?).filter(|text| !text.is_empty()),
+        log_interval_secs: layers.integer("backup.logIntervalSecs")?.unsigned_abs(),
+        max_lag_bytes: match layers.integer("backup.maxLagMB")?.unsigned_abs() {
+            0 => None,
+            megabytes => Some(megabytes << 20),
+        },
+    })
+}
+
+fn folder(layers: &Layers, path: &str) -> anyhow::Result<Option<PathBuf>> {
+    Ok(Some(layers.text(path)?).filter(|text| !text.is_empty()).map(PathBuf::from))
 }
 
 fn list(text: &str) -> Vec<String> {

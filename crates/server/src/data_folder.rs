@@ -14,6 +14,7 @@ use mayfly_kv_rocksdb::{
 };
 
 use crate::Config;
+use crate::backup::restore::marker::MARKER;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::first_start::NOTE;
@@ -24,7 +25,7 @@ use crate::{database, permissions, processes};
 pub(crate) const SPILL_FOLDER: &str = SCRATCH_FOLDER;
 
 /// The file that RocksDB locks while it is open.
-const LOCK_FILE: &str = "LOCK";
+pub(crate) const LOCK_FILE: &str = "LOCK";
 
 /// Files that identify the data of other programs.
 const FOREIGN_FILES: &[(&str, &str)] = &[
@@ -51,6 +52,13 @@ const MIGRATE: &str = "to bring its data over, start the version that wrote it, 
 /// Refuses a folder of another program; changes nothing.
 pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     let folder = &config.db_path;
+    if config.engine.has_folder() && folder.join(MARKER).exists() {
+        let text = "a restore into it is not complete";
+        let advice = format!(
+            "complete it by running the same 'mayflydb restore' again, or {CHOOSE_ANOTHER}"
+        );
+        return Err(anyhow!(text).context(failure(config, FailureKind::Folder, advice)));
+    }
     if !config.engine.has_folder() || folder.join(FORMAT_FILE).exists() {
         return Ok(());
     }
@@ -226,6 +234,7 @@ fn is_harmless(folder: &Path, name: &str, config: &Config) -> bool {
         || name.contains(".log.")
         || HARMLESS_EXTENSIONS.contains(&extension)
         || config.archive.folder.as_deref().is_some_and(same)
+        || config.backup.folder.as_deref().is_some_and(same)
         || config.log.path().is_some_and(|path| same(path))
 }
 

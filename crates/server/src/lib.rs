@@ -8,8 +8,10 @@ mod accept;
 pub mod allocator;
 pub mod archive;
 pub mod audit;
+pub mod backup;
 #[doc = include_str!("../../../ARCHITECTURE.md")]
 pub mod architecture {}
+mod client;
 pub mod config;
 mod connection;
 pub mod daemon;

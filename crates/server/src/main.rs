@@ -15,7 +15,8 @@ use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
 use mayfly_server::{
-    Config, DRAIN, Running, StartOptions, healthcheck, permissions, processor, start, storage_task,
+    Config, DRAIN, Running, StartOptions, backup, healthcheck, permissions, processor, start,
+    storage_task,
 };
 use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
@@ -45,6 +46,16 @@ fn main() -> ExitCode {
 fn run(began: Instant) -> anyhow::Result<ExitCode> {
     processor::check()?;
     let flags = Flags::read()?;
+    // These tasks read no configuration.
+    match &flags.task {
+        Some(Task::Backup(flags)) => {
+            return ended(backup::task::run(flags, &mut std::io::stdout()));
+        }
+        Some(Task::Restore(flags)) => {
+            return ended(backup::restore::run(flags, &mut std::io::stdout()));
+        }
+        Some(Task::Storage { .. }) | None => {}
+    }
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -59,9 +70,8 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         healthcheck::check(&config)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(Task::Storage { action }) = flags.task {
-        storage_task::run(&config, action, &mut std::io::stdout())?;
-        return Ok(ExitCode::SUCCESS);
+    if let Some(Task::Storage { action }) = &flags.task {
+        return ended(storage_task::run(&config, *action, &mut std::io::stdout()));
     }
     let background = match (config.fork, daemon::is_background()) {
         (true, false) => return daemon::start(),
@@ -100,6 +110,10 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         tracing::error!("{}", failure::sentence(error));
     }
     ended
+}
+
+fn ended(task: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    task.map(|()| ExitCode::SUCCESS)
 }
 
 /// Starts a server, and waits until it has ended.

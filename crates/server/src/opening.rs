@@ -12,6 +12,7 @@ use mayfly_storage::{Store, StoreOptions};
 use mayfly_work::OpRegistry;
 
 use crate::archive::Archive;
+use crate::backup::FileBackups;
 use crate::config::{EngineChoice, Profiling};
 use crate::data_folder::SPILL_FOLDER;
 use crate::descriptors::Descriptors;
@@ -52,7 +53,7 @@ pub(crate) async fn open_service(
         store.archive_into(Arc::new(archive));
     }
     mayfly_commands::announce_waits();
-    Ok(Service::new(ServiceOptions {
+    let service = Service::new(ServiceOptions {
         store,
         ops,
         clock,
@@ -61,7 +62,22 @@ pub(crate) async fn open_service(
         host,
         engine_name,
         max_connections: descriptors.connections_of(config.max_connections),
-    }))
+    });
+    allow_backups(&service, &config);
+    Ok(service)
+}
+
+/// Enables the command `backup`, if the configuration names a destination.
+fn allow_backups(service: &Arc<Service>, config: &Config) {
+    let options = config.backup.clone();
+    if options.folder.is_some() || !options.urls.is_empty() {
+        service.backups.run_by(Arc::new(FileBackups {
+            store: service.store.clone(),
+            clock: service.clock.clone(),
+            options,
+            data_folder: config.db_path.clone(),
+        }));
+    }
 }
 
 /// Limits memory and temporary files, sets the configured parameters, and starts the audit log.

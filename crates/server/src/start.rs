@@ -14,11 +14,14 @@ use anyhow::{Context, anyhow};
 use mayfly_base::{Clock, ErrorCode};
 use mayfly_service::machine::address_space_bytes;
 use mayfly_service::{Actor, LogRing, ReplicaSet, Service};
+use mayfly_storage::RESTORED;
 use mayfly_value::DocBuf;
+use mayfly_work::op::OpInfo;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use crate::accept::{Connected, Reception, ServedClients, accept};
+use crate::backup::LogArchive;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
@@ -73,6 +76,7 @@ pub struct Running {
     listeners: JoinSet<()>,
     connected: Connected,
     announcement: Option<Announcement>,
+    log_archive: Option<LogArchive>,
 }
 
 /// Starts a server.
@@ -136,7 +140,12 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         tracing::info!("{line}");
     }
     let announcement = announce(&config, &addresses);
-    Ok(Running { service, addresses, listeners: tasks, connected, announcement })
+    announce_restored(&service);
+    let log_archive = match &config.backup.archive_to {
+        Some(to) => Some(LogArchive::start(service.clone(), &config.backup, to)?),
+        None => None,
+    };
+    Ok(Running { service, addresses, listeners: tasks, connected, announcement, log_archive })
 }
 
 impl Running {
@@ -206,6 +215,10 @@ impl Running {
         }
         let all = &self.service.sessions.transactions;
         all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
+        if let Some(archive) = self.log_archive.take() {
+            // It waits for the last segment.
+            let _ = tokio::task::spawn_blocking(move || archive.stop()).await;
+        }
         let store = self.service.store.clone();
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
         drop(self.announcement.take());
@@ -306,6 +319,33 @@ fn announce(config: &Config, addresses: &[SocketAddr]) -> Option<Announcement> {
     let written = Announcement::write(config, addresses);
     let warn = |error| tracing::warn!(%error, "the file for --healthcheck cannot be written to the data folder; use --healthcheck with --port");
     written.map_err(warn).ok()
+}
+
+/// Logs what is due, if expiry is suspended because the data was restored. Counting may take long.
+fn announce_restored(service: &Arc<Service>) {
+    let suspension = service.store.expiry_suspension();
+    if suspension.is_none_or(|suspension| suspension.reason != RESTORED) {
+        return;
+    }
+    let service = service.clone();
+    tokio::task::spawn_blocking(move || {
+        let desc = "restored".into();
+        let op = service.ops.begin(OpInfo { desc, op: "none", ..OpInfo::default() });
+        match service.store.due_by_policy(op.op()) {
+            Ok(policies) => {
+                for (namespace, index, due) in policies {
+                    tracing::warn!(
+                        startupWarning = true,
+                        ns = namespace,
+                        index,
+                        due,
+                        "Expiry is suspended after a restore: ttlResume deletes the due documents of this policy"
+                    );
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the documents that are due cannot be counted"),
+        }
+    });
 }
 
 /// Starts the watcher thread for commands that block threads of the runtime, and for commands whose

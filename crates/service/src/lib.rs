@@ -24,7 +24,10 @@ pub use counters::{Metrics, Top, metrics, top};
 pub use process::{
     Buffers, LARGE_BYTES, LogRing, LogRotation, Shutdown, Topology, UnderWay, machine, usage,
 };
-pub use records::{Actor, Audit, AuditConfig, AuditOptions, AuditSink, Profiler, audit, profiler};
+pub use records::{
+    Actor, ArchiveStatus, Audit, AuditConfig, AuditOptions, AuditSink, BackupOutcome, BackupParent,
+    BackupRequest, BackupRunner, Backups, FailedBackup, Profiler, RunningBackup, audit, profiler,
+};
 pub use server::{CommandLine, Service, ServiceOptions};
 pub use sessions::{
     Beginning, CheckedOut, CursorOwner, Cursors, IdleTime, OpenTransactions, Sessions,

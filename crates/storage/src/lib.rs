@@ -3,6 +3,7 @@
 //! It has no query language, no wire format, and no system clock. A [`Store`] uses one byte store
 //! ([`mayfly_kv::Engine`]) and provides [`Collection`]s, [`Snapshot`]s and [`WriteUnit`]s.
 
+mod backup;
 mod catalog;
 mod ddl;
 mod empty_timestamps;
@@ -29,6 +30,10 @@ pub mod ttl;
 mod views;
 mod write;
 
+pub use backup::{
+    BackupPoint, CollectionAtPoint, ExpiryAfterRestore, LEASE as BACKUP_LEASE, RecordedBackup,
+    RestoreSource,
+};
 pub use catalog::{
     Attached, Capped, Collection, Core, History, Index, Settings, UseCounter, VisibleIndexes,
 };
@@ -45,8 +50,10 @@ pub use index::{
 pub use isolation::{BeforeRecord, ReadView, SessionKey, TransactionOwner};
 pub use oplog::{
     ChangeScope, EntryVisitor as LogVisitor, LogEnd, LogEntry, LogLimits, LogObject, LogOperation,
-    LogRange, LogSizes, OPLOG, OperationVisitor, Oplog, SYSTEM_VIEWS, UpdateStyle, Watch,
+    LogRange, LogSizes, LostTimes, OPLOG, OperationVisitor, Oplog, SYSTEM_VIEWS, StoreIdentity,
+    UpdateStyle, Watch,
 };
+pub use policy::watch::RESTORED;
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
     CollectionSizes, CountLimit, CountResult, Entry, EntryFinding, EntryVisitor, RangesVisitor,

@@ -251,12 +251,11 @@ impl OpCtx {
         self.kill_code.load(Ordering::Relaxed) != 0
     }
 
-    /// Checks deadline, kill flag and memory. Every long loop calls it, about every hundred items.
+    /// Checks deadline and kill flag, for a thread that works for the operation of another one.
     ///
     /// # Errors
-    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code; 146 ExceededMemoryLimit, see
-    /// [`memory::check`].
-    pub fn check(&self) -> Result<()> {
+    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code.
+    pub fn check_ended(&self) -> Result<()> {
         let code = self.kill_code.load(Ordering::Relaxed);
         if code != 0 {
             return Err(Error::new(ErrorCode(code), "operation was interrupted"));
@@ -265,6 +264,16 @@ impl OpCtx {
         if deadline != NEVER && self.clock.monotonic_micros() >= deadline {
             return Err(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"));
         }
+        Ok(())
+    }
+
+    /// Checks deadline, kill flag and memory. Every long loop calls it, about every hundred items.
+    ///
+    /// # Errors
+    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code; 146 ExceededMemoryLimit, see
+    /// [`memory::check`].
+    pub fn check(&self) -> Result<()> {
+        self.check_ended()?;
         self.thread.leave_when_asked(self);
         memory::check()
     }

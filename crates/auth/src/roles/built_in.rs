@@ -397,6 +397,8 @@ fn back_up_queries(list: &mut PrivilegeList) {
 fn back_up(list: &mut PrivilegeList) {
     back_up_queries(list);
     list.cluster(&[AppendOplogNote, ServerStatus, SetUserWriteBlockMode]);
+    // An extension.
+    list.cluster(&[Backup]);
     list.on("config", "settings", &[Insert, Update]);
 }
 

@@ -3,6 +3,7 @@
 mod api_tests;
 mod apply_ops;
 mod audit_config;
+mod backup;
 mod balancer;
 mod cluster_parameters;
 mod compatibility;
@@ -42,6 +43,8 @@ pub(crate) const ROWS: &[Command] = &[
     audit_config::GET,
     audit_config::MESSAGE,
     audit_config::SET,
+    backup::ROW,
+    backup::STATUS,
     balancer::STATUS,
     cluster_parameters::GET,
     cluster_parameters::SET,

@@ -6,6 +6,8 @@ use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Parser, Subcommand};
 
+use crate::backup::restore::RestoreFlags;
+use crate::backup::task::BackupFlags;
 use crate::failure::{Failure, FailureKind};
 
 /// A server that speaks MongoDB's wire protocol and expires documents on time.
@@ -84,6 +86,21 @@ pub struct Flags {
     /// Prefixes of URLs under which policies may archive, separated by commas
     #[arg(long = "archiveUrls", value_name = "URLS")]
     pub(super) archive_urls: Option<String>,
+    /// Folder under which the command backup may make backups
+    #[arg(long = "backupFolder", value_name = "FOLDER")]
+    pub(super) backup_folder: Option<String>,
+    /// Prefixes of URLs under which the command backup may make backups, separated by commas
+    #[arg(long = "backupUrls", value_name = "URLS")]
+    pub(super) backup_urls: Option<String>,
+    /// Repository into which the operation log is archived: a folder, or s3://bucket/prefix
+    #[arg(long = "backupTo", value_name = "PLACE")]
+    pub(super) backup_to: Option<String>,
+    /// Interval at which the operation log is archived, in seconds [default: 10]
+    #[arg(long = "backupLogIntervalSecs", value_name = "SECONDS")]
+    pub(super) backup_log_interval: Option<String>,
+    /// Megabytes by which the log may exceed its size while it waits for the archive [default: its size]
+    #[arg(long = "backupMaxLagMB", value_name = "MB")]
+    pub(super) backup_max_lag: Option<String>,
     /// Require a login, and check the user's rights for every command
     #[arg(long)]
     pub(super) auth: bool,
@@ -174,8 +191,12 @@ pub struct Flags {
 }
 
 /// A task of the program other than to serve clients.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum Task {
+    /// Back up a running server, or list, verify and prune backups
+    Backup(BackupFlags),
+    /// Make a data folder from a backup
+    Restore(RestoreFlags),
     /// Make or look at a store in PostgreSQL
     Storage {
         /// What to do with it
@@ -212,6 +233,24 @@ impl Flags {
         }
     }
 
+    /// The flags without a value that stand for `true`.
+    fn switches(&self) -> [(&'static str, bool); 9] {
+        [
+            ("bind_ip_all", self.bind_ip_all),
+            ("allowOpen", self.allow_open),
+            (
+                "tlsAllowConnectionsWithoutCertificates",
+                self.tls_allow_connections_without_certificates,
+            ),
+            ("tlsFIPSMode", self.tls_fips_mode),
+            ("auditRuntimeConfiguration", self.audit_runtime_configuration),
+            ("redactClientLogData", self.redact_client_log_data),
+            ("logappend", self.logappend),
+            ("fork", self.fork),
+            ("quiet", self.quiet),
+        ]
+    }
+
     /// The flags that were given, as names and values.
     pub(super) fn given(&self) -> Vec<(&'static str, String)> {
         let texts = [
@@ -237,6 +276,11 @@ impl Flags {
             ("initFolder", &self.init_folder),
             ("archiveFolder", &self.archive_folder),
             ("archiveUrls", &self.archive_urls),
+            ("backupFolder", &self.backup_folder),
+            ("backupUrls", &self.backup_urls),
+            ("backupTo", &self.backup_to),
+            ("backupLogIntervalSecs", &self.backup_log_interval),
+            ("backupMaxLagMB", &self.backup_max_lag),
             ("auditDestination", &self.audit_destination),
             ("auditFormat", &self.audit_format),
             ("auditPath", &self.audit_path),
@@ -253,21 +297,7 @@ impl Flags {
         ];
         let mut given: Vec<_> =
             texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
-        let switches = [
-            ("bind_ip_all", self.bind_ip_all),
-            ("allowOpen", self.allow_open),
-            (
-                "tlsAllowConnectionsWithoutCertificates",
-                self.tls_allow_connections_without_certificates,
-            ),
-            ("tlsFIPSMode", self.tls_fips_mode),
-            ("auditRuntimeConfiguration", self.audit_runtime_configuration),
-            ("redactClientLogData", self.redact_client_log_data),
-            ("logappend", self.logappend),
-            ("fork", self.fork),
-            ("quiet", self.quiet),
-        ];
-        let on = switches.into_iter().filter(|(_, on)| *on);
+        let on = self.switches().into_iter().filter(|(_, on)| *on);
         given.extend(on.map(|(name, _)| (name, "true".to_owned())));
         if self.auth {
             given.push(("auth", "enabled".to_owned()));

@@ -98,6 +98,15 @@ pub(super) const KEYS: &[Key] = &[
     key("auditLog.runtimeConfiguration", "auditRuntimeConfiguration", KeyKind::Bool),
     key("archive.folder", "archiveFolder", KeyKind::Text),
     key("archive.urls", "archiveUrls", KeyKind::Text),
+    key("backup.folder", "backupFolder", KeyKind::Text),
+    key("backup.urls", "backupUrls", KeyKind::Text),
+    key("backup.to", "backupTo", KeyKind::Text),
+    key(
+        "backup.logIntervalSecs",
+        "backupLogIntervalSecs",
+        KeyKind::Integer { least: 1, most: 3600 },
+    ),
+    key("backup.maxLagMB", "backupMaxLagMB", KeyKind::Integer { least: 0, most: 1 << 30 }),
     key("operationProfiling.mode", "profile", KeyKind::Word(&["off", "slowOp", "all"])),
     key(
         "operationProfiling.slowOpThresholdMs",

@@ -111,6 +111,9 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         // Tables "clusterMonitor", "hostManager", "backup", "restore": actions on the cluster.
         ("admin", doc! { "serverStatus": 1 }, "MABXY"),
         ("admin", doc! { "currentOp": 1 }, "MAXY"),
+        // Extensions. Without a destination the first one fails after its check of rights.
+        ("admin", doc! { "backup": 1, "to": "x" }, "BXY"),
+        ("admin", doc! { "backupStatus": 1 }, "MABXY"),
         ("admin", doc! { "killOp": 1, "op": 123_456 }, "HAXY"),
         ("admin", doc! { "killAllSessions": [{ "user": "nobody", "db": "shop" }] }, "HAXY"),
         ("admin", doc! { "getParameter": 1, "logLevel": 1 }, "MABSXY"),

@@ -14,7 +14,7 @@ use mayfly_work::{OpRegistry, memory};
 use crate::clients::{Access, Connections, TransportSecurity};
 use crate::counters::{Metrics, Top};
 use crate::process::{Buffers, LogRing, Shutdown, Topology};
-use crate::records::{Audit, Profiler};
+use crate::records::{Audit, Backups, Profiler};
 use crate::sessions::{Cursors, Sessions};
 use crate::settings::Settings;
 use crate::settings::write_block;
@@ -104,6 +104,8 @@ pub struct Service {
     pub transport: OnceLock<Arc<dyn TransportSecurity>>,
     /// The audit log.
     pub audit: Audit,
+    /// Backups, if the configuration allows any destination.
+    pub backups: Backups,
     /// Fail points, with which tests make the server fail.
     pub fail_points: Arc<FailPoints>,
     /// Values of parameters without another owner.
@@ -171,6 +173,7 @@ impl Service {
             access: Access::default(),
             transport: OnceLock::new(),
             audit: Audit::default(),
+            backups: Backups::default(),
             fail_points: Arc::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),

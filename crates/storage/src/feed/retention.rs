@@ -1,5 +1,6 @@
-//! The log keeps what log-fed indexes still need, up to a limit. Beyond it an index is *stale*: it
-//! lacks entries that were cut, and is built again.
+//! The log keeps what log-fed indexes and the archive of the log still need, up to a limit. Beyond
+//! it an index is *stale*: it lacks entries that were cut, and is built again. The archive notes a
+//! gap.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,12 +11,12 @@ use crate::Store;
 use crate::catalog::{Collection, Definition, Index, new_index};
 use crate::ddl::Replaced;
 
-/// The log may grow to this multiple of its limit while it waits for an index.
+/// The log may grow to this multiple of its limit while it waits for an index or the archive.
 const LONGEST_LOG: u64 = 2;
 
 impl Store {
-    /// The timestamp at which the log is due to be cut: before what the slowest log-fed index and
-    /// the archive need, unless the log has become too long.
+    /// The timestamp at which the log is due to be cut: before what the slowest log-fed index or
+    /// the archive needs, unless the log has become too long.
     pub(crate) fn due_cut(&self) -> Option<u64> {
         let now_ms = self.clock.now_ms();
         let due = self.oplog.due_cut(now_ms, self.oplog.awaited_archive())?;

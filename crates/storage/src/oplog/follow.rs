@@ -51,12 +51,13 @@ impl Oplog {
         }
     }
 
-    /// Checks that no entry after this timestamp was cut.
+    /// Checks that no entry after this timestamp was cut, and that a restore has not lost it.
     ///
     /// # Errors
     /// 286 ChangeStreamHistoryLost.
     pub fn check_not_cut(&self, after: u64) -> Result<()> {
-        match after < self.cut() {
+        let is_lost = self.lost.iter().any(|lost| lost.contains(after));
+        match after < self.cut() || is_lost {
             false => Ok(()),
             true => Err(history_lost()),
         }

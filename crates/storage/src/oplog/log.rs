@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::archive::ArchiveProgress;
 use super::read::unreadable;
 use super::window::{LogLimits, Segment, SegmentsToStore, Window};
-use super::{OplogClock, decode};
+use super::{LostTimes, OplogClock, StoreIdentity, decode};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
@@ -28,6 +28,8 @@ pub struct Oplog {
     pub(crate) clock: OplogClock,
     /// Entries up to this timestamp have been cut.
     pub(super) cut: AtomicU64,
+    /// The times that restores have lost.
+    pub(super) lost: Vec<LostTimes>,
     /// The cut up to which this process has removed entries from the byte store.
     swept: AtomicU64,
     /// Whether the limits were changed: the sweeper then frees the space of cut entries
@@ -73,6 +75,7 @@ impl Oplog {
     ) -> Result<(Oplog, Option<i64>)> {
         let last = last_entry(&*engine)?;
         let cut = load_cut(&*engine)?;
+        let lost = StoreIdentity::load(&*engine)?.map_or_else(Vec::new, |it| it.lost);
         let window = load_window(&*engine, cut, limits)?;
         // Clients may have seen timestamps whose commits a crash undid. None of them is assigned
         // again.
@@ -85,6 +88,7 @@ impl Oplog {
             engine,
             clock,
             cut: AtomicU64::new(cut),
+            lost,
             swept: AtomicU64::new(0),
             resized: AtomicBool::new(false),
             cutting: Mutex::new(()),

@@ -16,6 +16,9 @@
 //! ended suspended and the clock is still wrong ([`Mark`]): a restart alone does not correct a
 //! clock.
 //!
+//! A store that was restored from a backup starts suspended, too, whatever its clock shows: most
+//! of its documents may be due. Only `ttlResume` ends that.
+//!
 //! The clock is checked before each deletion and each hiding by wall time, so that neither happens
 //! between a jump and the next pass. While expiry is suspended, no policy deletes or hides, as if
 //! all were paused.
@@ -39,12 +42,16 @@ const READ_WITHIN_MICROS: i64 = 1_000_000;
 /// The number of attempts.
 const READINGS: usize = 10;
 
+/// The reason of a suspension after a restore.
+pub const RESTORED: &str = "restored";
+
 /// Why and since when expiry is suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
-    /// `clockJumped` or `clockBehindData`.
+    /// `clockJumped`, `clockBehindData` or `restored`.
     pub reason: &'static str,
-    /// When the fault was noticed, in milliseconds since 1970 by the clock before the fault.
+    /// When the fault was noticed, in milliseconds since 1970 by the clock before the fault; when
+    /// the data was restored.
     pub since_ms: i64,
     /// How far the clock is off, in milliseconds; negative when it is late.
     pub off_by_ms: i64,
@@ -65,6 +72,8 @@ pub(crate) enum Mark {
     Ahead { to_ms: i64, by_ms: i64 },
     /// Any time before this one is wrong.
     Behind { least_ms: i64 },
+    /// The data was restored from a backup at this time.
+    Restored { since_ms: i64 },
 }
 
 impl Mark {
@@ -76,6 +85,9 @@ impl Mark {
             }
             Mark::Behind { least_ms } => {
                 out.append("behind", RawValue::Date(least_ms));
+            }
+            Mark::Restored { since_ms } => {
+                out.append("restored", RawValue::Date(since_ms));
             }
         }
         out.finish()
@@ -90,13 +102,16 @@ impl Mark {
             (Mark::Behind { least_ms: own }, Mark::Behind { least_ms: other }) => {
                 other.saturating_sub(own) <= FRESH_MS
             }
-            (Mark::Ahead { .. }, Mark::Behind { .. })
-            | (Mark::Behind { .. }, Mark::Ahead { .. }) => false,
+            (Mark::Restored { .. }, Mark::Restored { .. }) => true,
+            (Mark::Ahead { .. } | Mark::Behind { .. } | Mark::Restored { .. }, _) => false,
         }
     }
 
     /// Parses a stored mark; `None` when it is invalid.
     pub(crate) fn from_document(document: RawDoc<'_>) -> Option<Mark> {
+        if let Some(RawValue::Date(since_ms)) = document.get("restored") {
+            return Some(Mark::Restored { since_ms });
+        }
         match (document.get("ahead"), document.get("by"), document.get("behind")) {
             (Some(RawValue::Date(to_ms)), Some(RawValue::Int64(by_ms)), _) => {
                 Some(Mark::Ahead { to_ms, by_ms })
@@ -107,7 +122,7 @@ impl Mark {
     }
 }
 
-/// A fault of the clock, in terms of offsets.
+/// Why expiry is suspended: a fault of the clock, in terms of offsets, or a restore.
 #[derive(Clone, Copy)]
 enum Fault {
     /// The clock left the offset `right`.
@@ -116,6 +131,8 @@ enum Fault {
     Behind { least: i64 },
     /// The last run saw the clock jump to the offset `jumped`.
     Ahead { jumped: i64, by_ms: i64 },
+    /// The data was restored.
+    Restored { since_ms: i64 },
 }
 
 impl Fault {
@@ -125,16 +142,18 @@ impl Fault {
                 Fault::Ahead { jumped: to_ms.saturating_sub(up_ms), by_ms }
             }
             Mark::Behind { least_ms } => Fault::Behind { least: least_ms.saturating_sub(up_ms) },
+            Mark::Restored { since_ms } => Fault::Restored { since_ms },
         }
     }
 
-    /// Whether the clock is still wrong.
+    /// Whether the clock is still wrong. A restore is never over by itself.
     fn lasts(self, offset: i64, limit: i64) -> bool {
         match self {
             Fault::Left { right } => offset.saturating_sub(right).saturating_abs() > limit,
             Fault::Behind { least } => least.saturating_sub(offset) > limit,
             // The length of the downtime is unknown, so any time before the jump may be right.
             Fault::Ahead { jumped, .. } => jumped.saturating_sub(offset) <= limit && limit < NEVER,
+            Fault::Restored { .. } => true,
         }
     }
 
@@ -144,6 +163,7 @@ impl Fault {
                 offset.saturating_sub(from)
             }
             Fault::Ahead { by_ms, .. } => by_ms,
+            Fault::Restored { .. } => 0,
         }
     }
 
@@ -151,6 +171,7 @@ impl Fault {
         match self {
             Fault::Left { .. } | Fault::Ahead { .. } => "clockJumped",
             Fault::Behind { .. } => "clockBehindData",
+            Fault::Restored { .. } => RESTORED,
         }
     }
 
@@ -167,6 +188,7 @@ impl Fault {
             Fault::Ahead { jumped, by_ms } => {
                 Mark::Ahead { to_ms: jumped.saturating_add(up_ms), by_ms }
             }
+            Fault::Restored { since_ms } => Mark::Restored { since_ms },
         }
     }
 }
@@ -245,6 +267,15 @@ impl ClockWatch {
         suspended
     }
 
+    /// Suspends expiry because the data was restored; returns the mark for the next run.
+    pub(crate) fn suspend_restored(&self) -> Mark {
+        let since_ms = self.clock.now_ms();
+        let mut state = self.state.lock();
+        *state = State::Suspended { fault: Fault::Restored { since_ms }, since_ms };
+        self.trusted.store(false, Ordering::Release);
+        Mark::Restored { since_ms }
+    }
+
     /// The present suspension.
     pub(crate) fn suspension(&self) -> Option<Suspension> {
         self.is_trusted();
@@ -277,6 +308,18 @@ impl ClockWatch {
         };
         match fault {
             None => self.trust(&mut state, offset),
+            Some(fault @ Fault::Restored { since_ms })
+                if !matches!(*state, State::Suspended { .. }) =>
+            {
+                *state = State::Suspended { fault, since_ms };
+                self.trusted.store(false, Ordering::Release);
+                tracing::warn!(
+                    startupWarning = true,
+                    reason = fault.reason(),
+                    sinceMillis = since_ms,
+                    "The data was restored from a backup: expiry deletes and hides nothing until the command ttlResume"
+                );
+            }
             Some(fault) if !matches!(*state, State::Suspended { .. }) => {
                 let off_by_ms = fault.off_by_ms(offset);
                 let since_ms = offset.saturating_add(self.up_ms()).saturating_sub(off_by_ms);
@@ -298,7 +341,9 @@ impl ClockWatch {
     }
 
     fn trust(&self, state: &mut State, offset: i64) {
-        if matches!(state, State::Suspended { .. }) {
+        if let State::Suspended { fault, .. } = state
+            && !matches!(fault, Fault::Restored { .. })
+        {
             tracing::info!("the clock is back; expiry resumes");
         }
         *state = State::Trusted;

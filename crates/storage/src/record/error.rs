@@ -23,6 +23,7 @@ pub(crate) fn from_kv(error: KvError) -> Error {
         KvError::Timeout | KvError::Busy(_) => ErrorCode::ExceededTimeLimit,
         KvError::Fenced(_) => ErrorCode::NotWritablePrimary,
         KvError::Invalid(_) => ErrorCode::InternalError,
+        KvError::Unsupported(_) => ErrorCode::CommandNotSupported,
         KvError::Corrupt(_) => ErrorCode::DataCorruptionDetected,
     };
     Error::new(code, error.to_string())

@@ -28,7 +28,9 @@
 //! session  | session id, 16 bytes | statement id, 4 bytes |
 //!          | see [`crate::retry`] |
 //!
-//! catalog  | 'v' |              | format, store UUID, BSON
+//! catalog  | 'v' |              | format, BSON
+//!          | 'i' |              | identity and timelines of the store, BSON: [`crate::oplog::identity`]
+//!          | 'b' |              | the latest backups, BSON: [`crate::backup`]
 //!          | 'n' |              | next id, 8 bytes
 //!          | 'o' |              | the timestamp up to which the oplog was cut, 8 bytes big-endian
 //!          | 'l' | timestamp |  | a segment of the oplog that ends there: bytes and entries, 8 bytes each
@@ -272,7 +274,7 @@ pub(crate) fn split_counted(value: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Catalog keys.
 pub(crate) mod catalog_key {
-    /// Format and store UUID.
+    /// The format.
     pub(crate) const FORMAT: &[u8] = b"v";
     /// Next id.
     pub(crate) const NEXT_ID: &[u8] = b"n";
@@ -286,6 +288,11 @@ pub(crate) mod catalog_key {
     pub(crate) const REPLAYED: &[u8] = b"y";
     /// The reason why expiry is suspended ([`crate::policy::watch::Mark`]).
     pub(crate) const SUSPENDED: &[u8] = b"w";
+
+    /// The identity of the store and the timelines of its log.
+    pub(crate) const IDENTITY: &[u8] = b"i";
+    /// The latest backups.
+    pub(crate) const BACKUPS: &[u8] = b"b";
 
     pub(crate) fn collection(id: u64) -> Vec<u8> {
         with_id(b'c', id)

@@ -283,6 +283,25 @@ fn due_at(rule: &Rule, position: &[u8]) -> Option<i64> {
 }
 
 impl Store {
+    /// Namespace, index and number of due documents of each policy that has any.
+    ///
+    /// # Errors
+    /// As [`Store::ttl_status`].
+    pub fn due_by_policy(&self, op: &OpCtx) -> Result<Vec<(String, String, i64)>> {
+        let mut found = Vec::new();
+        for collection in self.collections(None).iter().filter(|it| !it.is_temporary()) {
+            match self.ttl_status(op, collection) {
+                Err(_) if collection.is_dropped() => {}
+                Err(error) => return Err(error),
+                Ok(statuses) => {
+                    let due = statuses.into_iter().filter(|status| status.due > 0);
+                    found.extend(due.map(|status| (status.namespace, status.index, status.due)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// Appends the reply of `ttlStatus`: all policies, and totals.
     ///
     /// # Errors

@@ -1,0 +1,170 @@
+//! A consistent point: a checkpoint that contains all commits up to one time of the log, and none
+//! after it.
+//!
+//! 1. All keyspaces are flushed. Commits continue, and the checkpoint has little else to copy.
+//! 2. [`OplogClock::at_rest`](crate::oplog::OplogClock::at_rest) waits until no commit is under
+//!    way, and lets none begin.
+//! 3. The last time of the log is noted, and the engine writes the checkpoint: links to its tables,
+//!    and a copy of the end of its write-ahead log.
+//!
+//! The checkpoint keeps the space of its tables occupied on the disk, also of those that the store
+//! has replaced since. Therefore it is removed when it is no longer used ([`LEASE`]), and when the
+//! disk is nearly full: [`BackupPoint::check`] then fails.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use mayfly_base::{Clock, Error, ErrorCode, Result};
+use mayfly_kv::{CheckpointFile, Engine};
+use mayfly_work::OpCtx;
+
+use crate::Store;
+use crate::oplog::StoreIdentity;
+use crate::record::error::from_kv;
+
+/// How long a point lives without [`BackupPoint::renew`].
+pub const LEASE: Duration = Duration::from_secs(600);
+
+/// A checkpoint of the store at one time of its log. Its folder is removed when it is dropped.
+pub struct BackupPoint {
+    /// The checkpoint contains the entries of the log up to this time.
+    pub time: u64,
+    /// The identity of the store.
+    pub identity: StoreIdentity,
+    /// The files of the checkpoint.
+    pub files: Vec<CheckpointFile>,
+    /// The collections at that time.
+    pub collections: Vec<CollectionAtPoint>,
+    /// How long commits waited for the checkpoint, in microseconds.
+    pub wait_micros: i64,
+    folder: PathBuf,
+    engine: Arc<dyn Engine>,
+    clock: Arc<dyn Clock>,
+    used_micros: AtomicI64,
+}
+
+/// A collection at the time of a point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectionAtPoint {
+    /// The namespace, `database.collection`.
+    pub ns: String,
+    /// Its identity, which a rename does not change.
+    pub uuid: [u8; 16],
+    /// The number of documents; of buckets for a time series.
+    pub documents: u64,
+}
+
+impl BackupPoint {
+    /// The folder of the files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Extends the lease. Called after each step forward of the copy.
+    pub fn renew(&self) {
+        self.used_micros.store(self.clock.monotonic_micros(), Ordering::Relaxed);
+    }
+
+    /// Checks that the point may still be used.
+    ///
+    /// # Errors
+    /// 262 ExceededTimeLimit when its lease has run out; 14031 OutOfDiskSpace when
+    /// the disk is nearly full.
+    pub fn check(&self) -> Result<()> {
+        let unused = self.clock.monotonic_micros() - self.used_micros.load(Ordering::Relaxed);
+        if u64::try_from(unused).unwrap_or(0) > LEASE.as_micros() as u64 {
+            let text = format!(
+                "the backup has copied nothing for {} seconds and was given up, because it \
+                 occupies disk space; check the destination, and start it again",
+                LEASE.as_secs()
+            );
+            return Err(Error::new(ErrorCode::ExceededTimeLimit, text));
+        }
+        match self.engine.is_nearly_full() {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorCode::OutOfDiskSpace,
+                "the disk is nearly full, and the backup was given up, because it occupies disk \
+                 space; free some, and start the backup again",
+            )),
+        }
+    }
+}
+
+impl Drop for BackupPoint {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
+            tracing::warn!(%error, folder = %self.folder.display(), "the checkpoint of a backup cannot be removed; the next start removes it");
+        }
+    }
+}
+
+impl Store {
+    /// Writes a checkpoint of the present state.
+    ///
+    /// # Errors
+    /// 115 CommandNotSupported for an engine without checkpoints, 14031 OutOfDiskSpace, errors of
+    /// the operation's deadline and of the engine.
+    pub fn backup_point(&self, op: &OpCtx) -> Result<BackupPoint> {
+        // Under the lock of `fsync` no file of the folder changes.
+        let _writing = self.fsync_lock.enter(op)?;
+        let Some(scratch) = self.engine.scratch(0).map_err(from_kv)? else {
+            return Err(unsupported(self.engine.name()));
+        };
+        let identity = self.ensure_identity()?;
+        for collection in self.collections(None) {
+            // Counts that a crash has lost.
+            self.count_documents(op, &collection)?;
+        }
+        self.engine.flush().map_err(from_kv)?;
+        let folder = scratch.join(format!("backup-{:016x}", rand::random::<u64>()));
+        let began = self.clock.monotonic_micros();
+        let (time, files, collections) = self
+            .oplog
+            .clock
+            .at_rest(|time| (time, self.engine.checkpoint(&folder), self.collections_at_rest()));
+        let ended = self.clock.monotonic_micros();
+        let point = BackupPoint {
+            time,
+            identity,
+            files: Vec::new(),
+            collections,
+            wait_micros: ended - began,
+            folder,
+            engine: self.engine.clone(),
+            clock: self.clock.clone(),
+            used_micros: AtomicI64::new(ended),
+        };
+        // After an error the point removes what was written.
+        let files = files.map_err(from_kv)?;
+        point.check()?;
+        Ok(point.with_files(files))
+    }
+
+    fn collections_at_rest(&self) -> Vec<CollectionAtPoint> {
+        let at_point = |collection: &Arc<crate::Collection>| CollectionAtPoint {
+            ns: collection.namespace().as_str().to_owned(),
+            uuid: collection.uuid(),
+            documents: collection.counts.documents.load(Ordering::Acquire).max(0).unsigned_abs(),
+        };
+        let collections = self.collections(None);
+        collections.iter().filter(|it| !it.is_temporary()).map(at_point).collect()
+    }
+}
+
+impl BackupPoint {
+    fn with_files(mut self, files: Vec<CheckpointFile>) -> BackupPoint {
+        self.files = files;
+        self
+    }
+}
+
+fn unsupported(engine: &str) -> Error {
+    let text = format!(
+        "the storage engine '{engine}' cannot make a backup of its files; use mongodump, or the \
+         backup of the database that has the data"
+    );
+    Error::new(ErrorCode::CommandNotSupported, text)
+}
