@@ -46,15 +46,20 @@ impl Oplog {
     }
 
     /// Appends the entries after a timestamp, in order, until about `max_bytes` were appended.
-    /// Returns the timestamp up to which they were.
+    /// Returns the timestamp up to which they were. Nothing is appended if there is an error.
     ///
     /// # Errors
     /// 286 ChangeStreamHistoryLost when entries after the timestamp were cut; errors of the engine.
     pub fn read_for_archive(&self, after: u64, max_bytes: usize, out: &mut Vec<u8>) -> Result<u64> {
-        let end = out.len().saturating_add(max_bytes);
-        self.read_changes(after, &mut |entry| {
+        let begin = out.len();
+        let end = begin.saturating_add(max_bytes);
+        let read = self.read_changes(after, &mut |entry| {
             out.extend_from_slice(entry.archived()?.as_doc().as_bytes());
             Ok(if out.len() >= end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })
+        });
+        if read.is_err() {
+            out.truncate(begin);
+        }
+        read
     }
 }
