@@ -8,9 +8,10 @@
 //! | 3 | several versions that the log refers to share a row |
 //! | 4 | deleted records that the log refers to are retired, not copied |
 //!
-//! A folder of format 3 is converted when it is opened: format 4 reads it as it is, and only the
-//! marker is replaced, before the first record is retired, because a build of format 3 would not
-//! understand that. Older folders are not converted: their data is moved by a dump and a restore.
+//! A folder of format 3 is converted when it is opened, if the options say so: format 4 reads it as
+//! it is, and only the marker is replaced, before the first record is retired, because a build of
+//! format 3 would not understand that. The old files are kept ([`crate::upgrade`]). Older folders
+//! are not converted: their data is moved by a dump and a restore.
 //!
 //! A new store is created in three steps, so that the files of another program are never taken for
 //! an unfinished store: the marker is created under another name and claims the folder, RocksDB

@@ -40,6 +40,7 @@ mod room;
 mod store;
 mod sweep;
 mod txn;
+mod upgrade;
 
 pub use engine::RocksEngine;
 pub use format::{FORMAT, FORMAT_FILE, UNFINISHED_FORMAT_FILE};
@@ -47,3 +48,4 @@ pub use ingest::SCRATCH_FOLDER;
 pub use open_error::OpenError;
 pub use options::RocksOptions;
 pub use room::{RESERVE_FILE, has_room};
+pub use upgrade::OlderFormat;

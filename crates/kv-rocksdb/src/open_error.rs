@@ -19,8 +19,10 @@ pub enum OpenError {
     InUse,
     /// A newer build wrote it, in this format.
     NewerFormat(u32),
-    /// An older build wrote it, in this format.
+    /// An older build wrote it, in this format, which is not read any more.
     OlderFormat(u32),
+    /// An older build wrote it, in this format, and it was not to be converted.
+    NotUpgraded(u32),
     /// Another program created its files.
     Foreign(String),
     /// Stored bytes are damaged; names the file if known.
@@ -65,7 +67,7 @@ impl fmt::Display for OpenError {
             OpenError::NewerFormat(found) => {
                 write!(f, "a newer version wrote it in format {found}, this one reads {FORMAT}")
             }
-            OpenError::OlderFormat(found) => {
+            OpenError::OlderFormat(found) | OpenError::NotUpgraded(found) => {
                 write!(f, "an older version wrote it in format {found}, this one reads {FORMAT}")
             }
             OpenError::Foreign(text) | OpenError::Unavailable { text, .. } => f.write_str(text),
@@ -83,6 +85,7 @@ impl From<OpenError> for KvError {
             OpenError::InUse
             | OpenError::NewerFormat(_)
             | OpenError::OlderFormat(_)
+            | OpenError::NotUpgraded(_)
             | OpenError::Foreign(_) => KvError::Invalid(text),
             OpenError::Damaged(_) => KvError::Corrupt(text),
             OpenError::Unavailable { .. } => KvError::Unavailable(text),

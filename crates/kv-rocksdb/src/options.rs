@@ -29,6 +29,7 @@ use rocksdb::{
 use mayfly_kv::Keyspace;
 
 use crate::retired;
+use crate::upgrade::OlderFormat;
 
 const MB: usize = 1 << 20;
 /// Options of a column family that the Rust interface has no setters for.
@@ -95,6 +96,8 @@ pub struct RocksOptions {
     pub background_threads: i32,
     /// Most table files held open.
     pub max_open_files: i32,
+    /// What opening a folder of an older format does.
+    pub older_format: OlderFormat,
 }
 
 impl Default for RocksOptions {
@@ -106,6 +109,7 @@ impl Default for RocksOptions {
             reserve_bytes: 256 << 20,
             background_threads: 3,
             max_open_files: 512,
+            older_format: OlderFormat::default(),
         }
     }
 }

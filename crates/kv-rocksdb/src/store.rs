@@ -32,6 +32,7 @@ use crate::options::{self, RocksOptions, SharedResources};
 use crate::record_cache::{AsOf, RecordCache};
 use crate::retired::RetiredRuns;
 use crate::room::{self, Admission, DiskState, Room};
+use crate::upgrade::{self, OlderFormat};
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
@@ -119,6 +120,16 @@ impl Store {
         std::fs::create_dir_all(folder).map_err(|error| OpenError::of_file(folder, &error))?;
         let marker = format::check(folder)?;
         let open = OpenFolder::new(folder)?;
+        if let Marker::Older(found) = marker {
+            match options.older_format {
+                OlderFormat::Refuse => return Err(OpenError::NotUpgraded(found)),
+                OlderFormat::Keep => {
+                    let _ours = lock(folder)?;
+                    upgrade::keep(folder)?;
+                }
+                OlderFormat::Replace => {}
+            }
+        }
         match marker {
             Marker::Current | Marker::Older(_) => log_tail::cut(folder, || lock(folder))?,
             Marker::Absent => format::claim(folder)?,
@@ -144,7 +155,8 @@ impl Store {
             tracing::info!(
                 from,
                 to = format::FORMAT,
-                "the data folder was converted to the present format; earlier versions of the server cannot open it any more"
+                kept = upgrade::kept_folder(),
+                "the data folder was converted to the present format; earlier versions of the server can only open the kept files"
             );
         }
         room.refresh(0);

@@ -107,6 +107,8 @@ pub struct Config {
     pub pid_file: Option<PathBuf>,
     /// Whether the permissions of new files are left to the system's mask.
     pub honor_system_umask: bool,
+    /// Whether a data folder of an older format is converted.
+    pub upgrade: bool,
     /// Ignored keys of mongod's configuration, one line each.
     pub ignored: Vec<String>,
     /// The verbosity of the log, 0 to 5.
@@ -192,6 +194,8 @@ impl Config {
             fork: layers.bool("processManagement.fork")?,
             pid_file: optional("processManagement.pidFilePath")?.map(PathBuf::from),
             honor_system_umask: layers.switch("honorSystemUmask"),
+            // Not a key of the configuration: it is decided for a single start.
+            upgrade: false,
             ignored: layers.ignored(),
             verbosity: layers.integer("systemLog.verbosity")?,
             quiet: layers.bool("systemLog.quiet")?,

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_kv_rocksdb::{
-    FORMAT_FILE, OpenError, RocksEngine, RocksOptions, SCRATCH_FOLDER, UNFINISHED_FORMAT_FILE,
+    FORMAT_FILE, OlderFormat, OpenError, RocksEngine, RocksOptions, SCRATCH_FOLDER,
+    UNFINISHED_FORMAT_FILE,
 };
 
 use crate::Config;
@@ -48,6 +49,10 @@ const CHOOSE_ANOTHER: &str = "choose another folder with --dbpath";
 /// How to migrate the data of an older version.
 const MIGRATE: &str = "to bring its data over, start the version that wrote it, take a dump (mongodump), start this version \
                           over an empty folder, named with --dbpath, and restore the dump there (mongorestore)";
+
+/// How to convert the data of an older version.
+const UPGRADE: &str = "start once with --upgrade to convert it; the old files stay in a folder in it, before-format-N, for the \
+                          version that wrote it";
 
 /// Refuses a folder of another program; changes nothing.
 pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
@@ -103,6 +108,10 @@ pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<d
                 cache_bytes: config.cache_bytes,
                 max_open_files,
                 reserve_bytes: config.reserve_bytes,
+                older_format: match config.upgrade {
+                    true => OlderFormat::Keep,
+                    false => OlderFormat::Refuse,
+                },
                 ..RocksOptions::default()
             };
             match RocksEngine::open(folder, options) {
@@ -173,6 +182,7 @@ fn open_failed(config: &Config, error: OpenError) -> anyhow::Error {
             format!("start the version that wrote it, or {CHOOSE_ANOTHER}"),
         ),
         OpenError::OlderFormat(_) => (FailureKind::Incompatible, MIGRATE.to_owned()),
+        OpenError::NotUpgraded(_) => (FailureKind::Incompatible, UPGRADE.to_owned()),
         OpenError::Foreign(_) => (FailureKind::Incompatible, CHOOSE_ANOTHER.to_owned()),
         OpenError::Damaged(_) => (FailureKind::Damage, RESTORE.to_owned()),
         OpenError::Unavailable { kind, .. } => (FailureKind::Folder, advice(*kind)),

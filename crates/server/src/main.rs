@@ -65,7 +65,7 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         out.write_all(layers.describe().as_bytes()).context("cannot write the configuration")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let config = Config::from_layers(&layers)?;
+    let config = Config { upgrade: flags.upgrade, ..Config::from_layers(&layers)? };
     if flags.healthcheck {
         healthcheck::check(&config)?;
         return Ok(ExitCode::SUCCESS);

@@ -179,6 +179,9 @@ pub struct Flags {
     /// Configuration file (YAML, the key names of mongod.conf)
     #[arg(short = 'f', long, value_name = "FILE", global = true)]
     pub(super) config: Option<PathBuf>,
+    /// Convert a data folder that an older version wrote; its files are kept in it
+    #[arg(long)]
+    pub upgrade: bool,
     /// Print every configuration value with its origin, and exit
     #[arg(long = "print-config")]
     pub print_config: bool,

@@ -14,6 +14,7 @@ mod expiry;
 mod failed_starts;
 mod figures;
 mod first_start;
+mod formats;
 mod full_disk;
 mod log_files;
 mod logins;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use mayfly_base::{Clock, SystemClock};
-use mayfly_kv_rocksdb::{FORMAT, FORMAT_FILE, RocksEngine, RocksOptions};
+use mayfly_kv_rocksdb::{FORMAT, FORMAT_FILE, OlderFormat, RocksEngine, RocksOptions};
 use mayfly_query::PartialFilters;
 use mayfly_repository::{BackupKind, ClusterTime, FileEntry, Manifest, Repository, Transfer};
 use mayfly_storage::{ExpiryAfterRestore, RestoreSource, Store, StoreOptions};
@@ -314,8 +314,13 @@ async fn last_time(repository: &Repository) -> mayfly_repository::Result<Cluster
 
 fn open_engine(folder: &Path) -> anyhow::Result<Arc<RocksEngine>> {
     File::open(folder)?.sync_all()?;
-    let options =
-        RocksOptions { cache_bytes: CACHE_BYTES, reserve_bytes: 0, ..RocksOptions::default() };
+    let options = RocksOptions {
+        cache_bytes: CACHE_BYTES,
+        reserve_bytes: 0,
+        // The backup keeps the old files.
+        older_format: OlderFormat::Replace,
+        ..RocksOptions::default()
+    };
     Ok(RocksEngine::open(folder, options)?)
 }
 

@@ -1,0 +1,65 @@
+//! Converting a folder of an older format: the old files are kept first.
+//!
+//! The folder `before-format-N` gets links to the tables, which never change, and copies of all
+//! other files. The marker of the new format is written after it, so that one of the two folders
+//! can always be opened by the old version. To go back, this folder is moved to another place.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use crate::format::FORMAT;
+use crate::open_error::OpenError;
+
+/// What opening a folder of an older format does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OlderFormat {
+    /// It fails, and changes nothing.
+    #[default]
+    Refuse,
+    /// It keeps the old files in the folder `before-format-N`, and converts the store.
+    Keep,
+    /// It converts the store.
+    Replace,
+}
+
+/// Files that belong to the running process, not to the data.
+const NOT_DATA: [&str; 3] = ["LOCK", "LOG", "RESERVE"];
+
+/// The name of the folder with the old files.
+pub(crate) fn kept_folder() -> String {
+    format!("before-format-{FORMAT}")
+}
+
+/// Keeps the files of the folder. The caller holds the lock of RocksDB.
+pub(crate) fn keep(folder: &Path) -> Result<(), OpenError> {
+    let (kept, unfinished) = (folder.join(kept_folder()), folder.join("before-format.new"));
+    let keep = || -> io::Result<()> {
+        for old in [&unfinished, &kept] {
+            // An earlier attempt left it. The old version may have written to the folder since.
+            match fs::remove_dir_all(old) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        fs::create_dir(&unfinished)?;
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if !entry.file_type()?.is_file() || NOT_DATA.iter().any(|other| name == *other) {
+                continue;
+            }
+            let copy = unfinished.join(&name);
+            if name.to_string_lossy().ends_with(".sst") {
+                fs::hard_link(entry.path(), &copy)?;
+            } else {
+                fs::copy(entry.path(), &copy)?;
+                File::open(&copy)?.sync_all()?;
+            }
+        }
+        File::open(&unfinished)?.sync_all()?;
+        fs::rename(&unfinished, &kept)?;
+        File::open(folder)?.sync_all()
+    };
+    keep().map_err(|error| OpenError::of_file(&kept, &error))
+}
