@@ -32,7 +32,7 @@ use crate::options::{self, RocksOptions, SharedResources};
 use crate::record_cache::{AsOf, RecordCache};
 use crate::retired::RetiredRuns;
 use crate::room::{self, Admission, DiskState, Room};
-use crate::upgrade::{self, OlderFormat};
+use crate::upgrade;
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
@@ -121,14 +121,7 @@ impl Store {
         let marker = format::check(folder)?;
         let open = OpenFolder::new(folder)?;
         if let Marker::Older(found) = marker {
-            match options.older_format {
-                OlderFormat::Refuse => return Err(OpenError::NotUpgraded(found)),
-                OlderFormat::Keep => {
-                    let _ours = lock(folder)?;
-                    upgrade::keep(folder)?;
-                }
-                OlderFormat::Replace => {}
-            }
+            upgrade::prepare(folder, found, options.older_format, || lock(folder))?;
         }
         match marker {
             Marker::Current | Marker::Older(_) => log_tail::cut(folder, || lock(folder))?,
@@ -152,12 +145,7 @@ impl Store {
             format::mark(folder)?;
         }
         if let Marker::Older(from) = marker {
-            tracing::info!(
-                from,
-                to = format::FORMAT,
-                kept = upgrade::kept_folder(),
-                "the data folder was converted to the present format; earlier versions of the server can only open the kept files"
-            );
+            upgrade::report(from, options.older_format);
         }
         room.refresh(0);
         let db = Box::new(db);

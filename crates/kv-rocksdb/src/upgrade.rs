@@ -27,12 +27,40 @@ pub enum OlderFormat {
 const NOT_DATA: [&str; 3] = ["LOCK", "LOG", "RESERVE"];
 
 /// The name of the folder with the old files.
-pub(crate) fn kept_folder() -> String {
+fn kept_folder() -> String {
     format!("before-format-{FORMAT}")
 }
 
-/// Keeps the files of the folder. The caller holds the lock of RocksDB.
-pub(crate) fn keep(folder: &Path) -> Result<(), OpenError> {
+/// Makes a folder of an older format ready to be converted. `lock` takes the lock of RocksDB.
+pub(crate) fn prepare(
+    folder: &Path,
+    found: u32,
+    older: OlderFormat,
+    lock: impl FnOnce() -> Result<File, OpenError>,
+) -> Result<(), OpenError> {
+    match older {
+        OlderFormat::Refuse => Err(OpenError::NotUpgraded(found)),
+        OlderFormat::Replace => Ok(()),
+        OlderFormat::Keep => {
+            let _ours = lock()?;
+            keep(folder)
+        }
+    }
+}
+
+/// Logs that a folder was converted.
+pub(crate) fn report(from: u32, older: OlderFormat) {
+    let kept = (older == OlderFormat::Keep).then(kept_folder);
+    tracing::info!(
+        from,
+        to = FORMAT,
+        kept,
+        "the data folder was converted to the present format; earlier versions of the server can only open the kept files"
+    );
+}
+
+/// Keeps the files of the folder.
+fn keep(folder: &Path) -> Result<(), OpenError> {
     let (kept, unfinished) = (folder.join(kept_folder()), folder.join("before-format.new"));
     let keep = || -> io::Result<()> {
         for old in [&unfinished, &kept] {

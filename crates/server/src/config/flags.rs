@@ -98,7 +98,7 @@ pub struct Flags {
     /// Interval at which the operation log is archived, in seconds [default: 10]
     #[arg(long = "backupLogIntervalSecs", value_name = "SECONDS")]
     pub(super) backup_log_interval: Option<String>,
-    /// Megabytes by which the log may exceed its size while it waits for the archive [default: its size]
+    /// Megabytes by which the log may exceed its size for the archive [default: its size]
     #[arg(long = "backupMaxLagMB", value_name = "MB")]
     pub(super) backup_max_lag: Option<String>,
     /// Require a login, and check the user's rights for every command
