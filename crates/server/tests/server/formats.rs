@@ -17,7 +17,8 @@ use mayfly_value::bson::{Document, doc};
 use crate::common::{Connection, Server};
 
 /// The format, `dbHash` of the database `shop`, and the number of entries of the log.
-const FOLDERS: &[(u32, &str, usize)] = &[(4, "dc16af054ae6a11c6b8fa81a0d1b4d58", 25)];
+const FOLDERS: &[(u32, &str, usize)] =
+    &[(3, "6bd872e551d75a66a283e29db68ba46e", 25), (4, "dc16af054ae6a11c6b8fa81a0d1b4d58", 25)];
 const OPTIONS: &[&str] = &["--replSet", "rs0", "--setParameter", "ttlMonitorEnabled=false"];
 
 /// Unpacks the folder of a format.

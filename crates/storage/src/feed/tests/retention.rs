@@ -150,3 +150,28 @@ fn a_clock_that_was_set_back_assigns_no_timestamp_before_the_position() {
     again.check_words("d.c");
     assert_eq!(again.entries("d.c", 0), 2);
 }
+
+#[test]
+fn the_log_waits_for_its_archive_up_to_a_limit() {
+    let f = small_log(&fixture());
+    fill_log(&f, "d.c", 4_000);
+    let archived = f.store.oplog().settled();
+    f.store.oplog().note_archived(archived, 16_000);
+    fill_log(&f, "d.c", 12_000);
+    f.store.trim_oplog().unwrap();
+    let cut = f.store.oplog().cut();
+    assert!(0 < cut && cut <= archived, "the archive lacks the entries after it");
+    let mut entries = Vec::new();
+    let up_to = f.store.oplog().read_for_archive(archived, usize::MAX, &mut entries).unwrap();
+    assert_eq!(up_to, f.store.oplog().settled());
+    f.store.oplog().note_archived(up_to, 16_000);
+    f.store.trim_oplog().unwrap();
+    assert!(f.store.oplog().cut() > archived);
+
+    fill_log(&f, "d.c", 60_000);
+    f.store.trim_oplog().unwrap();
+    assert!(f.store.oplog().cut() > up_to, "the log is as long as it may become");
+    let length = entries.len();
+    let error = f.store.oplog().read_for_archive(up_to, usize::MAX, &mut entries).unwrap_err();
+    assert_eq!((error.code(), entries.len()), (ErrorCode::ChangeStreamHistoryLost, length));
+}
