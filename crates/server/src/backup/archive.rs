@@ -202,6 +202,7 @@ impl Follower {
 
     /// Collects entries after those that were collected, until there is enough for a segment.
     async fn collect(&mut self) -> Result<()> {
+        let before = (self.collected.len(), self.collected_to);
         let Follower { service, collected, collected_to, .. } = self;
         let read = service.store.oplog().read_changes(*collected_to, &mut |entry| {
             if collected.len() >= SEGMENT_BYTES {
@@ -219,6 +220,9 @@ impl Follower {
             }
             Ok(_) => Ok(()),
             Err(error) if error.code() == ErrorCode::ChangeStreamHistoryLost => {
+                // The cut is checked after the entries were visited, of which some were missing.
+                self.collected.truncate(before.0);
+                self.collected_to = before.1;
                 self.skip_cut().await
             }
             Err(error) => Err(error),
