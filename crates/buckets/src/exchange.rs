@@ -160,7 +160,7 @@ pub fn logged(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
 }
 
 /// Whether the columns are packed as this server stores them.
-fn is_packed(document: RawDoc<'_>) -> bool {
+pub(crate) fn is_packed(document: RawDoc<'_>) -> bool {
     let data = document.get("data").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
     data.iter().any(|column| match column.value() {
         RawValue::Binary { subtype: COLUMN, bytes } => bytes.first() == Some(&FORMAT),

@@ -35,4 +35,4 @@ pub use bucket::{Bucket, BucketView, MAX_MEASUREMENTS, has_room, start_key};
 pub use exchange::{logged, restored, shown_bucket};
 pub use fields::{MeasurementFields, measurement_time};
 pub use options::{BUCKETS_PREFIX, Granularity, TimeSeries};
-pub use replay::AddedRows;
+pub use replay::{AddedRows, is_same_bucket};

@@ -15,10 +15,12 @@
 use std::collections::HashMap;
 
 use mayfly_base::{Error, Result};
-use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
 use crate::bucket::{Bucket, COLUMN};
 use crate::column::{Column, MAX_ROWS};
+use crate::exchange::{is_packed, logged};
+use crate::options::TimeSeries;
 
 /// The rows that a delta adds to a bucket.
 pub struct AddedRows {
@@ -92,4 +94,38 @@ impl AddedRows {
         bucket.extend_by(self.rows - known, columns);
         true
     }
+}
+
+/// Whether a bucket of a log, which is packed as this server stores it, is the same as this valid
+/// one except for the division of its columns into runs. A replay then stores its exact bytes.
+///
+/// # Errors
+/// As [`logged`].
+pub fn is_same_bucket(
+    logged_bucket: RawDoc<'_>,
+    valid: RawDoc<'_>,
+    series: &TimeSeries,
+) -> Result<bool> {
+    let others = |document: RawDoc<'_>| -> Vec<Vec<u8>> {
+        let others = document.iter().filter(|field| field.name() != "data");
+        let one = |field: RawElement<'_>| {
+            let mut alone = DocBuilder::new();
+            alone.append_element(field);
+            alone.finish().into_bytes()
+        };
+        others.map(one).collect()
+    };
+    let names = |document: RawDoc<'_>| -> Option<Vec<String>> {
+        let columns = document.get("data")?.as_document()?;
+        Some(columns.iter().map(|column| column.name().to_owned()).collect())
+    };
+    if !is_packed(logged_bucket)
+        || others(logged_bucket) != others(valid)
+        || names(logged_bucket) != names(valid)
+    {
+        return Ok(false);
+    }
+    let canonical = |document| Ok(logged(document, series)?.document(&series.fields));
+    let (given, valid): (DocBuf, DocBuf) = (canonical(logged_bucket)?, canonical(valid)?);
+    Ok(given == valid)
 }

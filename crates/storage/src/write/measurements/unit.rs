@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
 use mayfly_buckets::{
-    AddedRows, Bucket, BucketView, MeasurementFields, TimeSeries, logged, restored,
+    AddedRows, Bucket, BucketView, MeasurementFields, TimeSeries, is_same_bucket, logged, restored,
 };
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
 use mayfly_value::{RawDoc, RawValue};
 
 use super::super::WriteUnit;
 use crate::catalog::Index;
-use crate::oplog::UpdateStyle;
+use crate::oplog::{UpdateStyle, apply_delta};
 use crate::read::{EntryVisitor, entry};
-use crate::record::StoredDocument;
 use crate::record::error::from_kv;
 use crate::record::layout::{object_subrange, prefixed};
+use crate::record::{RecordKey, StoredDocument};
 
 impl WriteUnit<'_> {
     /// The collection's time series at present.
@@ -73,20 +73,29 @@ impl WriteUnit<'_> {
             return Err(Error::internal("a bucket for a collection without time series"));
         };
         let bucket = logged(document, &series)?;
-        let (key, packed) = (bucket.record_key(), bucket.document(&series.fields));
-        let id = self.collection.id_key(document.get("_id").unwrap_or(RawValue::Null));
+        let packed = bucket.document(&series.fields);
+        // The exact bytes of the log, so that the replay of a log gives the same store.
+        match is_same_bucket(document, packed.as_doc(), &series)? {
+            true => self.put_bucket(bucket.record_key(), document),
+            false => self.put_bucket(bucket.record_key(), packed.as_doc()),
+        }
+    }
+
+    /// Writes a valid bucket in the place of one with the same `_id`.
+    fn put_bucket(&mut self, key: RecordKey, bucket: RawDoc<'_>) -> Result<()> {
+        let id = self.collection.id_key(bucket.get("_id").unwrap_or(RawValue::Null));
         if let Some(present) = self.locate(id)?
             && let Some(old) = self.read(&present)?
         {
             if present == key {
-                return match packed.as_doc() == old.as_doc() {
+                return match bucket == old.as_doc() {
                     true => Ok(()),
-                    false => self.update(&key, &old, packed.as_doc(), UpdateStyle::Replacement),
+                    false => self.update(&key, &old, bucket, UpdateStyle::Replacement),
                 };
             }
             self.delete(&present, &old)?;
         }
-        self.insert_new_under(&key, packed.as_doc())
+        self.insert_new_under(&key, bucket)
     }
 
     /// Adds to a bucket the measurements in the delta of a log's entry. A missing bucket was
@@ -106,7 +115,14 @@ impl WriteUnit<'_> {
         if !added.add_to(&mut bucket) {
             return Ok(());
         }
-        self.replay_bucket(bucket.document(&series.fields).as_doc())
+        let repacked = bucket.document(&series.fields);
+        // Over the bucket that the entry was made for, the delta gives its exact bytes.
+        if let Ok(exact) = apply_delta(old.as_doc(), delta)
+            && is_same_bucket(exact.as_doc(), repacked.as_doc(), &series).unwrap_or(false)
+        {
+            return self.put_bucket(bucket.record_key(), exact.as_doc());
+        }
+        self.replay_bucket(repacked.as_doc())
     }
 
     /// Whether no bucket has this key or this `_id`. Their locks keep the answer true until the
