@@ -114,7 +114,7 @@ def restore(one, to, *words):
 
 def hashes(client):
     names = [name for name in client.list_database_names() if name not in ("admin", "config", "local")]
-    return {name: client[name].command("dbHash")["md5"] for name in names}
+    return {name: client[name].command("dbHash")["collections"] for name in names}
 
 
 def noise(size):

@@ -94,6 +94,10 @@ fn as_command(form: LogForm, object: RawDoc<'_>) -> DocBuf {
             for field in fields.filter(|field| field.name() != "ns") {
                 out.append_element(field);
             }
+            if object.get("collation").is_none() {
+                // Entries are complete: the index does not have the collection's collation.
+                out.start_document("collation").append("locale", "simple").end();
+            }
             out.end().end();
             out.append("ignoreUnknownIndexOptions", true);
         }

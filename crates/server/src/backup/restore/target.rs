@@ -2,7 +2,9 @@
 
 use anyhow::anyhow;
 use jiff::Timestamp;
-use mayfly_repository::{BackupId, Chain, ClusterTime, LogBreak, Repository, SegmentName};
+use mayfly_repository::{
+    BackupId, Chain, ClusterTime, LogBreak, Repository, RestoreRange, SegmentName,
+};
 
 use super::RestoreFlags;
 use super::marker::Marker;
@@ -94,14 +96,19 @@ impl Target {
             let text = format!("{} is before the first backup", until.rfc3339());
             return Err(impossible(text));
         };
+        let has = |range: &&RestoreRange| range.backups.contains(&backup);
+        let reach = ranges.iter().find(has).map_or(time, |range| range.to);
         let parts = repository.log(&timeline).await.map_err(failed)?;
         let end = parts.iter().map(|part| part.name.to).fold(time, Ord::max);
         if end.seconds < until.seconds {
             let text = format!("the log of the repository ends before {}", until.rfc3339());
             return Err(impossible(text));
         }
-        // The last segment may end within the second.
-        let to = until.min(end);
+        // What the log has of a second is all that is known of it.
+        let to = match reach.seconds >= until.seconds {
+            true => until.min(reach),
+            false => until,
+        };
         let Chain { segments, breaks } = match time < to {
             true => repository.chain(&timeline, time, to).await.map_err(failed)?,
             false => Chain::default(),
