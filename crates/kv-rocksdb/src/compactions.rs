@@ -9,6 +9,7 @@ use mayfly_kv::{Keyspace, KvError, KvResult};
 use mayfly_work::current;
 use rocksdb::properties;
 
+use crate::options;
 use crate::room::{self, CompactionRoom};
 use crate::store::Store;
 
@@ -128,16 +129,21 @@ impl Store {
     }
 
     /// Sets whether writes wait for compactions. They must not while only deletions give
-    /// compactions the room that they need.
+    /// compactions the room that they need. Then files with garbage are also rewritten at once.
     pub(crate) fn stall_writes(&self, stall: bool) {
         if self.compactions.stalls_writes.swap(stall, Ordering::Relaxed) == stall {
             return;
         }
         let (slowdown, stop) = if stall { STALLING_FILES } else { NEVER_STALLING_FILES };
-        let options =
-            [("level0_slowdown_writes_trigger", slowdown), ("level0_stop_writes_trigger", stop)];
+        let delay = if stall { options::RECLAIM_DELAY } else { "0" };
+        let values = [
+            ("level0_slowdown_writes_trigger", slowdown),
+            ("level0_stop_writes_trigger", stop),
+            (options::DELAY_OPTION, delay),
+        ];
         for keyspace in Keyspace::ALL {
-            if let Err(error) = self.db.set_options_cf(&self.family(keyspace), &options) {
+            let values = if options::is_rewritten_late(keyspace) { &values } else { &values[..2] };
+            if let Err(error) = self.db.set_options_cf(&self.family(keyspace), values) {
                 self.compactions.stalls_writes.store(!stall, Ordering::Relaxed);
                 tracing::warn!(%error, "cannot change whether writes wait for compactions");
             }

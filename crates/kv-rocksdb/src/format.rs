@@ -7,11 +7,12 @@
 //! | 2 | records have numbers as their keys, and the log refers to them |
 //! | 3 | several versions that the log refers to share a row |
 //! | 4 | deleted records that the log refers to are retired, not copied |
+//! | 5 | consecutive deletions of a unit are one item of the log, with a list of ids |
 //!
-//! A folder of format 3 is converted when it is opened, if the options say so: format 4 reads it as
-//! it is, and only the marker is replaced, before the first record is retired, because a build of
-//! format 3 would not understand that. The old files are kept ([`crate::upgrade`]). Older folders
-//! are not converted: their data is moved by a dump and a restore.
+//! A folder of format 3 or 4 is converted when it is opened, if the options say so: format 5 reads it
+//! as it is, and only the marker is replaced, before the first write, because older builds would not
+//! understand a retired record or a list of ids. The old files are kept ([`crate::upgrade`]). Older
+//! folders are not converted: their data is moved by a dump and a restore.
 //!
 //! A new store is created in three steps, so that the files of another program are never taken for
 //! an unfinished store: the marker is created under another name and claims the folder, RocksDB
@@ -24,7 +25,7 @@ use std::path::Path;
 use crate::open_error::OpenError;
 
 /// The format that this build writes and reads.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// The oldest format that is converted when a folder is opened.
 const CONVERTED: u32 = 3;

@@ -104,12 +104,12 @@ fn a_folder_in_use_or_of_another_format_is_refused() {
     let engine = open(folder.path()).unwrap();
     assert_eq!(open(folder.path()).err(), Some(OpenError::InUse));
     drop(engine);
-    assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "4\n");
+    assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "5\n");
     for (mark, refused) in [
-        ("5\n", Some(OpenError::NewerFormat(5))),
+        ("6\n", Some(OpenError::NewerFormat(6))),
         ("1\n", Some(OpenError::OlderFormat(1))),
         ("2\n", Some(OpenError::OlderFormat(2))),
-        ("4\n", None),
+        ("5\n", None),
     ] {
         fs::write(folder.path().join(FORMAT_FILE), mark).unwrap();
         assert_eq!(open(folder.path()).err(), refused, "{mark}");
@@ -119,13 +119,15 @@ fn a_folder_in_use_or_of_another_format_is_refused() {
 }
 
 #[test]
-fn a_folder_of_the_format_before_is_converted() {
+fn a_folder_of_one_of_the_two_formats_before_is_converted() {
     let folder = TempDir::new().unwrap();
     put(&*open(folder.path()).unwrap(), b"k", b"v");
     let mark = folder.path().join(FORMAT_FILE);
-    fs::write(&mark, "3\n").unwrap();
-    assert!(has(&*open(folder.path()).unwrap(), b"k"));
-    assert_eq!(fs::read_to_string(mark).unwrap(), "4\n");
+    for before in ["3\n", "4\n"] {
+        fs::write(&mark, before).unwrap();
+        assert!(has(&*open(folder.path()).unwrap(), b"k"));
+        assert_eq!(fs::read_to_string(&mark).unwrap(), "5\n");
+    }
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn a_folder_of_an_older_format_stays_as_it_is() {
         fs::write(folder.path().join("MAYFLYDB_FORMAT"), format!("{format}\n")).unwrap();
         let before = contents(folder.path());
         let ended = start_over(folder.path(), &[]);
-        let wrong = format!("an older version wrote it in format {format}, this one reads 4");
+        let wrong = format!("an older version wrote it in format {format}, this one reads 5");
         ended.says(62, "cannot open data folder", &wrong, "start the version that wrote it");
         for part in ["mongodump", "over an empty folder", "mongorestore"] {
             ended.says(62, "", "", part);

@@ -3,13 +3,15 @@
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::operation::{ExpiredBy, LoggedCommand, LoggedObject, LoggedUpdate, RecordInLog};
-use super::stored::{self, ReferenceBuilder, StoredEntry};
+use super::runs::{DeletionRun, ITEM_BYTES, InsertRun};
+use super::stored::{self, Packed, ReferenceBuilder, StoredEntry};
 use super::transactions::Parts;
 
 /// Builds the entry for the operations of one unit.
 ///
 /// A first operation is the entry itself; when a second one comes, both become items of `applyOps`.
-/// Consecutive inserts into one collection whose documents are in records become one item.
+/// Consecutive inserts into one collection whose documents are in records become one item, and so
+/// do consecutive deletions.
 pub(crate) struct OplogBatch {
     entry: Option<DocBuilder>,
     /// The entry has an array `applyOps`.
@@ -19,10 +21,12 @@ pub(crate) struct OplogBatch {
     operations: usize,
     /// The difference between the entry's size for readers and its stored size, in bytes.
     excess: i64,
-    refers: bool,
+    packed: Packed,
     /// Inserts that are not in an item yet.
-    run: InsertRun,
-    /// The operations of all parts and of the run.
+    inserts: InsertRun,
+    /// Deletions that are not in an item yet. At most one of the two runs has operations.
+    deletions: DeletionRun,
+    /// The operations of all parts and of the runs.
     pub(super) count: usize,
     repeated: RepeatedFields,
     /// The collections that commands of the entry have created or changed, by the position of the
@@ -33,20 +37,6 @@ pub(crate) struct OplogBatch {
     pub(super) transaction: Option<Parts>,
 }
 
-/// Consecutive inserts into one collection.
-#[derive(Default)]
-struct InsertRun {
-    count: usize,
-    collection: u64,
-    uuid: [u8; 16],
-    ns: String,
-    records: ReferenceBuilder,
-    /// The size of their documents, in bytes.
-    documents: usize,
-    /// The size of the operations for readers, in bytes.
-    logical: usize,
-}
-
 /// Encoded fields that consecutive operations share.
 #[derive(Default)]
 struct RepeatedFields {
@@ -54,8 +44,6 @@ struct RepeatedFields {
     last: (&'static str, [u8; 16]),
     /// The namespace, and the encoded first fields.
     head: Option<(String, DocBuf)>,
-    /// The policy that expired the last documents, and its encoded field.
-    expired: Option<(String, i64, DocBuf)>,
 }
 
 /// Room for timestamp, term, version and wall time.
@@ -66,9 +54,6 @@ const ENTRY_BYTES: usize = 256;
 /// The size at which a transaction's entry takes no further operation. A single operation may be
 /// longer.
 const PART_BYTES: usize = 16 << 20;
-/// The size of an insert as an item, without namespace, document and position: frames, `op`, `ns`,
-/// `ui`, `o`.
-const INSERT_BYTES: usize = 5 + 10 + 9 + 25 + 3;
 
 impl OplogBatch {
     pub(crate) fn new() -> OplogBatch {
@@ -78,8 +63,9 @@ impl OplogBatch {
             items: 0,
             operations: 0,
             excess: 0,
-            refers: false,
-            run: InsertRun::default(),
+            packed: Packed::default(),
+            inserts: InsertRun::default(),
+            deletions: DeletionRun::default(),
             count: 0,
             repeated: RepeatedFields::default(),
             definitions: Vec::new(),
@@ -103,12 +89,13 @@ impl OplogBatch {
 
     /// Ends the current part when it has no room for another operation of this size.
     fn make_room(&mut self, bytes: usize, ns: &str) {
-        let begun = self.entry.is_some() || self.run.count > 0;
+        let in_runs = self.inserts.logical + self.deletions.logical;
+        let begun = self.entry.is_some() || in_runs > 0;
         if self.transaction.is_none() || !begun {
             return;
         }
         let stored = self.entry.as_ref().map_or(0, DocBuilder::len);
-        let logical = (stored as i64 + self.excess).max(0) as usize + self.run.logical;
+        let logical = (stored as i64 + self.excess).max(0) as usize + in_runs;
         if logical + bytes + ns.len() + 2 * ENTRY_TAIL_BYTES > PART_BYTES {
             self.end_run();
             let part = self.take_part();
@@ -121,8 +108,8 @@ impl OplogBatch {
     pub(super) fn take_part(&mut self) -> Option<Part> {
         let entry = self.entry.take()?;
         (self.nested, self.items, self.operations) = (false, 0, 0);
-        let (excess, refers) = (std::mem::take(&mut self.excess), std::mem::take(&mut self.refers));
-        Some(Part { entry, excess, refers, definitions: std::mem::take(&mut self.definitions) })
+        let (excess, packed) = (std::mem::take(&mut self.excess), std::mem::take(&mut self.packed));
+        Some(Part { entry, excess, packed, definitions: std::mem::take(&mut self.definitions) })
     }
 
     /// The entry, ready for another item. For a first item, `several` means that it contains more
@@ -142,7 +129,7 @@ impl OplogBatch {
                 entry
             }
             (Some(only), None) if !self.nested => {
-                let only = StoredEntry::seal(only, 0, false, None);
+                let only = StoredEntry::seal(only, 0, Packed::default(), None);
                 let only = only.fields();
                 let room = 2 * (only.as_bytes().len() + room) + 256;
                 let mut entry = stored::begin(room, false);
@@ -167,7 +154,20 @@ impl OplogBatch {
     ) {
         self.make_room(room + longer.map_or(0, |longer| longer.max(0) as usize), object.ns);
         self.end_run();
-        let mut entry = self.ready(room, object.ns, false);
+        self.add_item((op, object), room, false, longer, fields);
+        self.count += 1;
+    }
+
+    /// Adds an item with one operation. `several` means that further items follow.
+    fn add_item(
+        &mut self,
+        (op, object): (&'static str, LoggedObject<'_>),
+        room: usize,
+        several: bool,
+        longer: Option<i64>,
+        fields: impl FnOnce(&mut DocBuilder),
+    ) {
+        let mut entry = self.ready(room, object.ns, several);
         if self.nested {
             entry.push_document();
         }
@@ -178,10 +178,9 @@ impl OplogBatch {
         }
         self.entry = Some(entry);
         self.excess += digits(self.operations) - digits(self.items) + longer.unwrap_or(0);
-        self.refers |= longer.is_some();
+        self.packed.refers |= longer.is_some();
         self.items += 1;
         self.operations += 1;
-        self.count += 1;
     }
 
     /// Adds an insert whose document the entry contains.
@@ -198,40 +197,35 @@ impl OplogBatch {
         record: RecordInLog<'_>,
         document_bytes: usize,
     ) {
-        let LoggedObject { ns, uuid } = object;
-        self.make_room(document_bytes, ns);
-        let run = &mut self.run;
-        if run.count > 0 && (run.collection != record.collection || run.ns != ns) {
+        self.make_room(document_bytes, object.ns);
+        if !self.inserts.takes(object, record) {
             self.end_run();
+            self.inserts.begin(object, record);
         }
-        let run = &mut self.run;
-        if run.count == 0 {
-            (run.collection, run.uuid) = (record.collection, uuid);
-            run.ns.clear();
-            run.ns.push_str(ns);
-            run.records.begin(record.collection);
-        }
-        let position = digits(self.operations + run.count) as usize;
-        run.records.push(record.key);
-        run.count += 1;
-        run.documents += document_bytes;
-        run.logical += 2 + position + INSERT_BYTES + ns.len() + document_bytes;
+        let position = digits(self.operations + self.inserts.count) as usize;
+        self.inserts.push(record.key, position, document_bytes);
         self.count += 1;
     }
 
-    /// Makes the inserts of the run an item.
+    /// Makes the operations of the runs an item.
     pub(super) fn end_run(&mut self) {
         self.end_run_as(true);
     }
 
     fn end_run_as(&mut self, further: bool) {
-        if self.run.count == 0 {
-            return;
+        if self.inserts.count > 0 {
+            self.end_inserts(further);
         }
-        let mut run = std::mem::take(&mut self.run);
+        if self.deletions.count > 0 {
+            self.end_deletions(further);
+        }
+    }
+
+    fn end_inserts(&mut self, further: bool) {
+        let mut run = std::mem::take(&mut self.inserts);
         let several = further || run.count > 1;
         let (value, length) = run.records.value();
-        let mut entry = self.ready(length + INSERT_BYTES, &run.ns, several);
+        let mut entry = self.ready(length + ITEM_BYTES, &run.ns, several);
         if self.nested {
             entry.push_document();
         }
@@ -240,19 +234,45 @@ impl OplogBatch {
         let longer = if self.nested {
             entry.end();
             // The type, the position with its final zero, and the item.
-            let item = digits(self.items) + (2 + INSERT_BYTES + run.ns.len() + length) as i64;
+            let item = digits(self.items) + (2 + ITEM_BYTES + run.ns.len() + length) as i64;
             run.logical as i64 - item
         } else {
             run.documents as i64 - length as i64
         };
         self.entry = Some(entry);
         self.excess += longer;
-        self.refers = true;
+        self.packed.refers = true;
         self.items += 1;
         self.operations += run.count;
         (run.count, run.documents, run.logical) = (0, 0, 0);
         // The buffers are used again.
-        self.run = run;
+        self.inserts = run;
+    }
+
+    fn end_deletions(&mut self, further: bool) {
+        let mut run = std::mem::take(&mut self.deletions);
+        let object = LoggedObject { ns: &run.ns, uuid: run.uuid };
+        let expired = run.expired.as_ref().map_or(RawDoc::EMPTY, |(.., field)| field.as_doc());
+        if run.count == 1 {
+            self.add_item(("d", object), 0, further, None, |entry| {
+                entry.start_document("o").append("_id", run.ids.last()).end();
+                entry.append_all(expired);
+            });
+        } else {
+            let length = run.item_bytes();
+            let mut entry = self.ready(length, object.ns, true);
+            let before = entry.len();
+            entry.push_document();
+            begin_operation(&mut entry, "d", object);
+            entry.append("o", run.ids.value()).append_all(expired).end();
+            self.excess += run.logical as i64 - (entry.len() - before) as i64;
+            self.entry = Some(entry);
+            self.packed.lists_ids = true;
+            self.items += 1;
+            self.operations += run.count;
+        }
+        (run.count, run.logical) = (0, 0);
+        self.deletions = run;
     }
 
     pub(crate) fn update(&mut self, object: LoggedObject<'_>, update: &LoggedUpdate<'_>) {
@@ -300,25 +320,23 @@ impl OplogBatch {
         expired: Option<ExpiredBy<'_>>,
         image: Option<RawDoc<'_>>,
     ) {
-        let known = self.repeated.expired.take();
-        let known = expired.map(|expired| match known {
-            Some(known)
-                if (known.0.as_str(), known.1) == (expired.index, expired.expire_after_secs) =>
-            {
-                known
-            }
-            _ => expired.shown(),
-        });
-        self.add("d", object, 0, None, |entry| {
-            entry.start_document("o").append("_id", id).end();
-            if let Some((_, _, expired)) = &known {
-                entry.append_all(expired.as_doc());
-            }
-            if let Some(image) = image {
+        if let Some(image) = image {
+            return self.add("d", object, image.as_bytes().len(), None, |entry| {
+                entry.start_document("o").append("_id", id).end();
+                if let Some(expired) = expired {
+                    entry.append_all(expired.shown().2.as_doc());
+                }
                 entry.append("preImage", image);
-            }
-        });
-        self.repeated.expired = known;
+            });
+        }
+        self.make_room(0, object.ns);
+        if !self.deletions.takes(object, expired) {
+            self.end_run();
+            self.deletions.begin(object, expired);
+        }
+        let position = digits(self.operations + self.deletions.count) as usize;
+        self.deletions.push(id, position);
+        self.count += 1;
     }
 
     /// Adds a command that changes definitions.
@@ -361,10 +379,10 @@ impl OplogBatch {
         self.end_run_as(self.items > 0);
         let nested = self.nested;
         let part = self.take_part();
-        let Part { mut entry, excess, refers, definitions } = part.unwrap_or_else(|| Part {
+        let Part { mut entry, excess, packed, definitions } = part.unwrap_or_else(|| Part {
             entry: stored::begin(0, false),
             excess: 0,
-            refers: false,
+            packed: Packed::default(),
             definitions: Vec::new(),
         });
         if nested {
@@ -374,7 +392,7 @@ impl OplogBatch {
         entry.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
         entry.append("wall", RawValue::Date(now_ms));
         self.count = 0;
-        StoredEntry::seal(entry, excess, refers, None).with_definitions(&definitions)
+        StoredEntry::seal(entry, excess, packed, None).with_definitions(&definitions)
     }
 }
 
@@ -400,7 +418,7 @@ impl RepeatedFields {
 pub(super) struct Part {
     pub(super) entry: DocBuilder,
     pub(super) excess: i64,
-    pub(super) refers: bool,
+    pub(super) packed: Packed,
     pub(super) definitions: Vec<(usize, DocBuf)>,
 }
 
@@ -423,52 +441,4 @@ fn digits(position: usize) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use mayfly_value::bson::doc;
-
-    use super::*;
-
-    #[test]
-    fn operations_that_follow_each_other_say_whose_they_are() {
-        let expired = |index, expire_after_secs| Some(ExpiredBy { index, expire_after_secs });
-        let names = [("d.a", [1; 16]), ("d.b", [1; 16]), ("d.a", [2; 16]), ("d.$cmd", [0; 16])];
-        let reasons = [None, expired("x_1", 5), expired("x_1", 6), expired("y_1", 5)];
-        let note = DocBuf::from_bson(&doc! { "create": "c" });
-        let mut steps = Vec::new();
-        for _ in 0..200 {
-            let (of, by, delete) = (
-                rand::random_range(0..names.len()),
-                rand::random_range(0..reasons.len()),
-                rand::random_range(0..4) > 0,
-            );
-            steps.extend(vec![(of, by, delete); rand::random_range(1..5)]);
-        }
-        let mut batch = OplogBatch::new();
-        for (of, by, delete) in &steps {
-            let (ns, uuid) = names[*of];
-            match delete {
-                true => {
-                    batch.delete(LoggedObject { ns, uuid }, RawValue::Int32(7), reasons[*by], None);
-                }
-                false => batch.command(LoggedCommand::new(ns, uuid, note.as_doc())),
-            }
-        }
-        let entry = batch.finish(1, 0);
-        let items = entry.fields().get("o").and_then(RawValue::as_document).unwrap();
-        let items = items.get("applyOps").and_then(RawValue::as_array).unwrap();
-        assert_eq!(items.iter().count(), steps.len());
-        for (item, (of, by, delete)) in items.iter().zip(steps) {
-            let ((ns, uuid), reason) = (names[of], reasons[by].filter(|_| delete));
-            let mut alone = DocBuilder::new();
-            begin_operation(&mut alone, if delete { "d" } else { "c" }, LoggedObject { ns, uuid });
-            match delete {
-                true => alone.start_document("o").append("_id", 7).end(),
-                false => alone.append("o", note.as_doc()),
-            };
-            if let Some(expired) = reason {
-                alone.append_all(expired.shown().2.as_doc());
-            }
-            assert_eq!(item.value().as_document(), Some(alone.finish().as_doc()));
-        }
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::ids::{DamagedIds, IdList};
 use super::resolve::{Reference, Resolver};
 use super::stored::{DamagedList, DecodedEntry, KeyInLog, References};
 
@@ -102,7 +103,7 @@ impl<'l> LogEntry<'l> {
         self.stored.fields.get(name)
     }
 
-    /// The fields of the entry, with references instead of documents.
+    /// The fields of the entry, with references instead of documents, and lists of ids.
     pub fn fields(&self) -> RawDoc<'l> {
         self.stored.fields
     }
@@ -133,6 +134,9 @@ impl<'l> LogEntry<'l> {
     /// Visits the operations of one item.
     fn item(&self, item: RawDoc<'l>, visit: &mut OperationVisitor<'_>) -> Result<ControlFlow<()>> {
         let resolver = self.resolver;
+        if let Some(ids) = self.ids(item) {
+            return self.deletions(item, ids, visit);
+        }
         let Some((collection, keys)) = self.references(item) else {
             return visit(&LogOperation { item, reference: None, resolver });
         };
@@ -146,9 +150,57 @@ impl<'l> LogEntry<'l> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Visits the deletions of an item with a list of ids.
+    fn deletions(
+        &self,
+        item: RawDoc<'_>,
+        mut ids: IdList<'_>,
+        visit: &mut OperationVisitor<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let mut buffer = Vec::new();
+        while let Some(id) = ids.next() {
+            let id = id.map_err(|DamagedIds| self.unreadable())?;
+            buffer.clear();
+            let mut shown = DocBuilder::in_buffer(buffer);
+            for element in item {
+                match element.name() {
+                    "o" => {
+                        shown.start_document("o").append("_id", id).end();
+                    }
+                    _ => {
+                        shown.append_element(element);
+                    }
+                }
+            }
+            let shown = shown.finish();
+            let item = shown.as_doc();
+            let flow = visit(&LogOperation { item, reference: None, resolver: self.resolver })?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            buffer = shown.into_bytes();
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn ids(&self, item: RawDoc<'l>) -> Option<IdList<'l>> {
+        if !self.stored.packed.lists_ids {
+            return None;
+        }
+        IdList::of(item.get("o"))
+    }
+
     fn references(&self, item: RawDoc<'l>) -> Option<(u64, References<'l>)> {
-        let keys = References::of(item.get("o")).filter(|_| self.stored.refers)?;
+        if !self.stored.packed.refers {
+            return None;
+        }
+        let keys = References::of(item.get("o"))?;
         Some((keys.collection, keys))
+    }
+
+    fn unreadable(&self) -> Error {
+        let text = format!("the entry {} of the operation log cannot be read", self.timestamp);
+        Error::new(ErrorCode::DataCorruptionDetected, text)
     }
 
     fn reference(
@@ -156,10 +208,7 @@ impl<'l> LogEntry<'l> {
         collection: u64,
         key: std::result::Result<KeyInLog<'l>, DamagedList>,
     ) -> Result<Reference<'l>> {
-        let key = key.map_err(|DamagedList| {
-            let text = format!("the entry {} of the operation log cannot be read", self.timestamp);
-            Error::new(ErrorCode::DataCorruptionDetected, text)
-        })?;
+        let key = key.map_err(|DamagedList| self.unreadable())?;
         let version = self.stored.version.unwrap_or(self.timestamp);
         Ok(Reference { timestamp: self.timestamp, version, collection, key })
     }
@@ -169,7 +218,7 @@ impl<'l> LogEntry<'l> {
     /// # Errors
     /// As [`LogOperation::object`].
     pub fn whole(&self) -> Result<LogObject<'l>> {
-        match self.stored.refers {
+        match self.stored.packed.any() {
             true => self.built(None),
             false => Ok(LogObject::Logged(self.stored.fields)),
         }

@@ -17,6 +17,9 @@
 //! An entry with the flag DEFINITIONS ends with the catalog documents of the collections that its
 //! commands have created or changed, by the position of the item. Readers of the log do not see
 //! them: they are for the archive, because a replay needs the result of a command.
+//!
+//! Consecutive deletions from one collection are one item as well. Its `o` is a list of `_id`s
+//! ([`super::ids`]), and the entry has the flag IDS.
 
 use std::ops::RangeInclusive;
 
@@ -34,6 +37,8 @@ const REFERS: u8 = 1;
 const VERSION: u8 = 2;
 /// Flag: catalog documents follow the entry.
 const DEFINITIONS: u8 = 4;
+/// Flag: at least one `o` is a list of ids.
+const IDS: u8 = 8;
 
 /// The length of the header before the BSON of an entry.
 const HEADER: usize = 6;
@@ -55,6 +60,27 @@ pub(super) fn begin(room: usize, versioned: bool) -> DocBuilder {
     DocBuilder::in_buffer(buffer)
 }
 
+/// What an entry stores in another form than readers see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Packed {
+    /// At least one `o` is a reference.
+    pub(super) refers: bool,
+    /// At least one `o` is a list of ids.
+    pub(super) lists_ids: bool,
+}
+
+impl Packed {
+    fn flags(self) -> u8 {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        flag(self.refers, REFERS) | flag(self.lists_ids, IDS)
+    }
+
+    /// Whether readers see another form at all.
+    pub(super) fn any(self) -> bool {
+        self.flags() != 0
+    }
+}
+
 /// An encoded entry.
 pub(crate) struct StoredEntry {
     value: Vec<u8>,
@@ -68,12 +94,17 @@ pub(crate) struct StoredEntry {
 impl StoredEntry {
     /// Writes the header of an entry that [`begin`] began. The length for readers is greater by
     /// `excess`.
-    pub(super) fn seal(entry: DocBuilder, excess: i64, refers: bool, version: Option<u64>) -> Self {
+    pub(super) fn seal(
+        entry: DocBuilder,
+        excess: i64,
+        packed: Packed,
+        version: Option<u64>,
+    ) -> Self {
         let mut value = entry.finish_buffer();
         let header = if version.is_some() { VERSIONED_HEADER } else { HEADER };
         let logical = ((value.len() - header) as i64 + excess).max(0) as u64;
         value[0] = FORMAT;
-        value[1] = if refers { REFERS } else { 0 } | if version.is_some() { VERSION } else { 0 };
+        value[1] = packed.flags() | if version.is_some() { VERSION } else { 0 };
         // A transaction of the engine is far smaller than 4 GB.
         let shown = u32::try_from(logical).unwrap_or(u32::MAX);
         value[2..HEADER].copy_from_slice(&shown.to_le_bytes());
@@ -103,7 +134,7 @@ impl StoredEntry {
         &self.value
     }
 
-    /// The fields, with references to records instead of their documents.
+    /// The fields, with references to records instead of their documents, and lists of ids.
     pub(crate) fn fields(&self) -> RawDoc<'_> {
         RawDoc::new(&self.value[self.header..self.end]).unwrap_or(RawDoc::EMPTY)
     }
@@ -117,12 +148,11 @@ impl StoredEntry {
 /// A decoded entry.
 #[derive(Clone, Copy)]
 pub(crate) struct DecodedEntry<'v> {
-    /// The fields, with references to records instead of their documents.
+    /// The fields, with references to records instead of their documents, and lists of ids.
     pub(crate) fields: RawDoc<'v>,
     /// The length for readers, in bytes.
     pub(crate) logical: u64,
-    /// Whether at least one `o` is a reference.
-    pub(super) refers: bool,
+    pub(super) packed: Packed,
     /// The version in the headers of its records, if it is not the entry's own timestamp.
     pub(super) version: Option<u64>,
     /// Catalog documents by the position of the item, if the entry has some.
@@ -141,7 +171,7 @@ pub(crate) fn decode(value: &[u8]) -> Option<DecodedEntry<'_>> {
             (Some(u64::from_le_bytes(version)), value.get(VERSIONED_HEADER..)?)
         }
     };
-    if flags & !(REFERS | VERSION | DEFINITIONS) != 0 {
+    if flags & !(REFERS | VERSION | DEFINITIONS | IDS) != 0 {
         return None;
     }
     let (document, definitions) = match flags & DEFINITIONS {
@@ -153,7 +183,8 @@ pub(crate) fn decode(value: &[u8]) -> Option<DecodedEntry<'_>> {
         }
     };
     let fields = RawDoc::new(document)?;
-    Some(DecodedEntry { fields, logical, refers: flags & REFERS != 0, version, definitions })
+    let packed = Packed { refers: flags & REFERS != 0, lists_ids: flags & IDS != 0 };
+    Some(DecodedEntry { fields, logical, packed, version, definitions })
 }
 
 /// Builds a reference.
@@ -214,7 +245,7 @@ impl ReferenceBuilder {
     }
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -222,7 +253,7 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for at in 0..10 {
         let (byte, rest) = bytes.split_first()?;
@@ -256,7 +287,7 @@ pub(super) enum KeyInLog<'v> {
 
 /// The ranges of the records of a collection that a stored entry refers to.
 pub(crate) fn records_of(entry: &[u8], collection: u64) -> Vec<Result<KeyRange>> {
-    let Some(entry) = decode(entry).filter(|entry| entry.refers) else { return Vec::new() };
+    let Some(entry) = decode(entry).filter(|entry| entry.packed.refers) else { return Vec::new() };
     let items = entry.fields.get("o").and_then(RawValue::as_document);
     let items = items.and_then(|command| command.get("applyOps")).and_then(RawValue::as_array);
     let single = items.is_none().then(|| entry.fields.get("o"));
@@ -418,14 +449,16 @@ mod tests {
 
     #[test]
     fn headers_round_trip_and_others_are_refused() {
-        for version in [None, Some(99)] {
+        let all = [(None, false, true), (None, true, false), (Some(99), true, true)];
+        for (version, refers, lists_ids) in all {
             let mut entry = begin(0, version.is_some());
             entry.append("op", "n");
-            let entry = StoredEntry::seal(entry, 100, true, version);
+            let packed = Packed { refers, lists_ids };
+            let entry = StoredEntry::seal(entry, 100, packed, version);
             let fields = entry.fields().as_bytes().len() as u64;
             assert_eq!(entry.logical_bytes(), fields + 100);
             let read = decode(entry.value()).unwrap();
-            assert_eq!((read.logical, read.refers, read.version), (fields + 100, true, version));
+            assert_eq!((read.logical, read.packed, read.version), (fields + 100, packed, version));
             assert_eq!(read.fields, entry.fields());
             for end in 0..entry.value().len() {
                 assert!(decode(&entry.value()[..end]).is_none());
@@ -442,7 +475,7 @@ mod tests {
     fn definitions_follow_the_entry() {
         let mut entry = begin(0, false);
         entry.append("op", "c");
-        let entry = StoredEntry::seal(entry, 0, false, None);
+        let entry = StoredEntry::seal(entry, 0, Packed::default(), None);
         let (fields, logical) = (entry.fields().to_owned(), entry.logical_bytes());
         let mut definition = DocBuilder::new();
         definition.append("ns", "d.c");

@@ -71,7 +71,7 @@ impl TransactionParts {
         let (count, operations) = (self.parts.len(), self.operations);
         let commit = first + count.saturating_sub(1) as u64;
         self.parts.into_iter().enumerate().map(move |(at, part)| {
-            let Part { mut entry, excess, refers, definitions } = part;
+            let Part { mut entry, excess, packed, definitions } = part;
             entry.end();
             if at + 1 < count {
                 entry.append("partialTxn", true);
@@ -85,7 +85,7 @@ impl TransactionParts {
             let (before, term) = if at == 0 { (0, -1i64) } else { (timestamp - 1, 1) };
             entry.start_document("prevOpTime");
             entry.append("ts", RawValue::Timestamp(before)).append("t", term).end();
-            let sealed = StoredEntry::seal(entry, excess, refers, Some(commit));
+            let sealed = StoredEntry::seal(entry, excess, packed, Some(commit));
             (timestamp, sealed.with_definitions(&definitions))
         })
     }
