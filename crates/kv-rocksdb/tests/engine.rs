@@ -11,7 +11,8 @@ use mayfly_kv::{
     SweepEnd, TxnOptions, conformance,
 };
 use mayfly_kv_rocksdb::{
-    FORMAT_FILE, OpenError, RocksEngine, RocksOptions, SCRATCH_FOLDER, UNFINISHED_FORMAT_FILE,
+    FORMAT_FILE, OlderFormat, OpenError, RocksEngine, RocksOptions, SCRATCH_FOLDER,
+    UNFINISHED_FORMAT_FILE,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -125,7 +126,10 @@ fn a_folder_of_one_of_the_two_formats_before_is_converted() {
     let mark = folder.path().join(FORMAT_FILE);
     for before in ["3\n", "4\n"] {
         fs::write(&mark, before).unwrap();
-        assert!(has(&*open(folder.path()).unwrap(), b"k"));
+        assert!(matches!(open(folder.path()).err(), Some(OpenError::NotUpgraded(_))));
+        let options =
+            RocksOptions { older_format: OlderFormat::Replace, ..RocksOptions::default() };
+        assert!(has(&*RocksEngine::open(folder.path(), options).unwrap(), b"k"));
         assert_eq!(fs::read_to_string(&mark).unwrap(), "5\n");
     }
 }
