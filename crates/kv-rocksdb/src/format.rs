@@ -9,10 +9,10 @@
 //! | 4 | deleted records that the log refers to are retired, not copied |
 //! | 5 | consecutive deletions of a unit are one item of the log, with a list of ids |
 //!
-//! A folder of format 3 or 4 is converted when it is opened, if the options say so: format 5 reads it
-//! as it is, and only the marker is replaced, before the first write, because older builds would not
-//! understand a retired record or a list of ids. The old files are kept ([`crate::upgrade`]). Older
-//! folders are not converted: their data is moved by a dump and a restore.
+//! A folder of format 3 or 4 is converted when it is opened, if the options say so: format 5 reads
+//! it as it is, and only the marker is replaced, before the first write, because older builds would
+//! not understand a retired record or a list of ids. The old files are kept ([`crate::upgrade`]).
+//! Older folders are not converted: their data is moved by a dump and a restore.
 //!
 //! A new store is created in three steps, so that the files of another program are never taken for
 //! an unfinished store: the marker is created under another name and claims the folder, RocksDB

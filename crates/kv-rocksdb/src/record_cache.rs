@@ -22,9 +22,9 @@
 //! requested again.
 //!
 //! A look-up never waits for another thread: if its set is locked, it is a miss, and nothing is
-//! added after it. It mostly waits for memory: for its set, its entry, its value. A set begins with a byte
-//! for each of its entries, which excludes nearly all others, in the cache line of its lock. A
-//! reader of many records touches all of their sets first ([`RecordCache::touch`]), so that the
+//! added after it. It mostly waits for memory: for its set, its entry, its value. A set begins with
+//! a byte for each of its entries, which excludes nearly all others, in the cache line of its lock.
+//! A reader of many records touches all of their sets first ([`RecordCache::touch`]), so that the
 //! processor fetches them at the same time. Once it takes locks, it fetches one after the other.
 //!
 //! The cost for a write is less than a hundredth of its instructions. The cache pays off where
@@ -194,8 +194,8 @@ impl RecordCache {
         }
     }
 
-    /// Looks up the record at a place. Never waits: a set that another thread is using counts as one
-    /// without the record.
+    /// Looks up the record at a place. Never waits: a set that another thread is using counts as
+    /// one without the record.
     pub(crate) fn lookup_at(&self, place: Place, as_of: AsOf) -> CacheLookup {
         let Place { hash, key, .. } = place;
         // Waiting could take as long as the holder of the lock has no processor; reading from the

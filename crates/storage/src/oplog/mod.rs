@@ -9,9 +9,9 @@
 //! and its version (`stored`), and readers get the content of the record (`entry`, `resolve`). A
 //! unit that overwrites a record whose entry is still in the log copies the document to
 //! [`Keyspace::Versions`](mayfly_kv::Keyspace::Versions) in the same transaction, and one that
-//! deletes it retires the record; trimming the log clears both. Consecutive deletions are stored as a
-//! list of their `_id`s (`runs`, `ids`), and readers get an operation for each. The log's limit counts entries with
-//! their documents (`window`). `README.md` in this folder has an example.
+//! deletes it retires the record; trimming the log clears both. Consecutive deletions are stored as
+//! a list of their `_id`s (`runs`, `ids`), and readers get an operation for each. The log's limit
+//! counts entries with their documents (`window`). `README.md` in this folder has an example.
 
 mod apply;
 mod archive;
