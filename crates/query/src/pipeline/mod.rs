@@ -33,6 +33,7 @@ use crate::stage::geo_near::GeoNear;
 use crate::stage::group::Group;
 use crate::stage::sort::Sort;
 use crate::stage::source::MemorySource;
+use crate::stage::sub::resolve_joined;
 use crate::stage::window::{Limit, Skip};
 use crate::stage::{
     About, Description, Host, PipelineContext, RunSettings, Source, Step, WantedDescription,
@@ -107,6 +108,20 @@ impl Pipeline {
     /// The collections that the stages read besides the input.
     pub fn collections(&self) -> Vec<Namespace> {
         self.steps.iter().flat_map(|step| step.stage().collections()).collect()
+    }
+
+    /// Checks that the views which the stages read have the pipeline's collation, also those that
+    /// are read only if there are documents to join.
+    ///
+    /// # Errors
+    /// 167 OptionNotSupportedOnView; errors of resolving the views.
+    pub fn check_views(&self, session: StoreSession<'_>) -> Result<()> {
+        for from in self.collections() {
+            if session.collection(&from).is_none() {
+                resolve_joined(session, &from, self.collation.as_ref())?;
+            }
+        }
+        Ok(())
     }
 
     /// The descriptions of collections with which pipelines inside of its stages begin.
