@@ -370,6 +370,10 @@ pub(crate) fn score_fusion(
         let text = "combination.expression is needed with, and only with, the method 'expression'";
         return Err(fault(10017300, text));
     }
+    if expression.is_some() && weights.is_some() {
+        let text = "combination.expression and combination.weights exclude each other";
+        return Err(fault(10017301, text));
+    }
     let inputs = inputs(pipelines.unwrap_or(RawDoc::EMPTY), weights, &RULES)?;
     let has_details = fields.bool("scoreDetails")?.unwrap_or(false);
     let mut stages = all_documents(&inputs, context, |input| {

@@ -461,6 +461,7 @@ pub const ABSENT: &[AbsentStage] = &[
     absent("$rerank", Absence::Missing),
     absent_and_outside_transactions("$listSearchIndexes", Absence::Search),
     absent_source("$search", Absence::Search),
+    absent_source("$searchBeta", Absence::Search),
     absent_source("$searchMeta", Absence::Search),
     absent_source("$vectorSearch", Absence::Search),
     absent("$listMqlEntities", Absence::Newer),
