@@ -1,6 +1,7 @@
 //! Pipelines: stages are parsed, checked and optimised; the leading ones become a query for the
 //! planner, and the others process its documents one by one.
 
+pub(crate) mod absent;
 mod explain;
 mod fusion;
 mod parse;
@@ -41,7 +42,7 @@ use crate::stage::{
 use crate::timeseries::prepare;
 pub(crate) use parse::{note_rights, parse_stages};
 use positions::{check_after_changes, check_split};
-pub use row::{StageConcern, StagePosition, StageRow};
+pub use row::{StageConcern, StageOptions, StagePosition, StageRow};
 use run::Input;
 pub use run::PipelineRun;
 pub use unchecked::{Client, UncheckedPipeline, Validation};
