@@ -39,7 +39,7 @@ pub enum StageConcern {
 /// The declared fields of a stage's operand.
 #[derive(Clone, Copy)]
 pub struct StageOptions {
-    /// The fields.
+    /// The fields of the document.
     pub fields: &'static [Argument],
     /// The codes for unknown and missing fields, if the stage has its own.
     pub codes: Option<OwnCodes>,
