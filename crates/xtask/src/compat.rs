@@ -114,10 +114,11 @@ fn arguments(out: &mut String, commands: &[&&Command]) {
         "\n## Arguments of commands\n\nAny other field is refused with 40415, apart from the generic \
          arguments.\n`number` is converted to an integer, `flag` is a boolean or a number. \
          `*` marks required arguments, a number the version\nthat introduced one, and `-` those outside of \
-         the stable API, of commands that belong to it.\n\n| command | arguments |\n|---|---|\n",
+         the stable API, of commands that belong to it.\nAn argument that has documents with declared fields has a row of its \
+         own; that of `bulkWrite.ops` is for updates.\n\n| command | arguments |\n|---|---|\n",
     );
     for command in commands.iter().filter(|command| !command.row.arguments.is_empty()) {
-        let _ = writeln!(out, "| `{}` | {} |", command.row.name, declared(command.row.arguments));
+        row_of(out, command.row.name, command.row.arguments);
     }
 }
 
@@ -130,7 +131,22 @@ fn stage_arguments(out: &mut String) {
     let mut rows: Vec<&StageRow> = STAGES.iter().filter(|row| !row.is_internal).collect();
     rows.sort_by_key(|row| row.name);
     for (row, options) in rows.into_iter().filter_map(|row| Some((row, row.options?))) {
-        let _ = writeln!(out, "| `{}` | {} |", row.name, declared(options.fields));
+        row_of(out, row.name, options.fields);
+    }
+}
+
+/// The row of a command, of a stage, or of an argument with documents, and those of the arguments
+/// in it.
+fn row_of(out: &mut String, name: &str, arguments: &[Argument]) {
+    let _ = writeln!(out, "| `{name}` | {} |", declared(arguments));
+    for argument in arguments {
+        let parts = match argument.form {
+            Form::Fields(fields) => fields,
+            _ => argument.parts,
+        };
+        if !parts.is_empty() {
+            row_of(out, &format!("{name}.{}", argument.name), parts);
+        }
     }
 }
 

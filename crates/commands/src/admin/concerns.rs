@@ -21,8 +21,8 @@ pub(super) const GET: Command =
 pub(super) const SET: Command =
     Command::new("setDefaultRWConcern", "Sets the default read and write concern", run_set)
         .arguments(&[
-            Argument::document("defaultReadConcern"),
-            Argument::document("defaultWriteConcern"),
+            Argument::document("defaultReadConcern").parts(READ),
+            Argument::document("defaultWriteConcern").parts(WRITE),
         ])
         .needs(Needs::Cluster(&[Action::SetDefaultRwConcern]))
         .since("4.4")

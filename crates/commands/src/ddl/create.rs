@@ -49,7 +49,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::document("idIndex").since("3.4"),
     Argument::whole("flags").unstable(),
     Argument::fields("collation", collation::FIELDS).since("3.4"),
-    Argument::document("encryptedFields").since("6.0"),
+    Argument::document("encryptedFields").since("6.0").parts(encrypted_fields::CONFIG),
     Argument::flag("temp").unstable(),
 ];
 

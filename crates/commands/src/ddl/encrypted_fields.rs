@@ -12,7 +12,7 @@ use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, compare_values};
 
 const PATH: &str = "create.encryptedFields";
 
-const CONFIG: &[Argument] = &[
+pub(super) const CONFIG: &[Argument] = &[
     Argument::array("fields").required(),
     Argument::string("escCollection"),
     Argument::string("ecocCollection"),

@@ -136,6 +136,62 @@ fn wrong_types_in_declared_documents_have_the_declared_codes() {
     assert!(sent > 200, "{sent}");
 }
 
+/// An argument with documents that the handler checks: a request in which one of them has these
+/// fields.
+fn with_part(declared: &Declared, argument: &Argument, fields: &str) -> String {
+    // The first field says which operation it is.
+    let kind = if argument.name == "ops" { "update: 0, " } else { "" };
+    let part = format!("{{{kind}{fields}}}");
+    let part = if argument.accepts(ty::ARRAY) { format!("[{part}]") } else { part };
+    let others = declared.command.row.arguments.iter();
+    let others = others.filter(|other| other.is_required && other.name != argument.name);
+    let others = others.map(|other| match other.name {
+        "nsInfo" => ", nsInfo: [{ns: 'test.c'}]".to_owned(),
+        "ops" => ", ops: [{insert: 0, document: {}}]".to_owned(),
+        name => format!(", {name}: {}", sample(other.form)),
+    });
+    format!(", {}: {part}{}", argument.name, others.collect::<String>())
+}
+
+#[test]
+fn wrong_fields_of_statements_have_the_declared_codes() {
+    let (fixture, mut wrong, mut sent) = (Fixture::in_memory(), Vec::new(), 0);
+    for declared in Declared::all() {
+        for argument in declared.command.row.arguments {
+            for field in argument.parts {
+                let mut check = |fields: &str, code| {
+                    let fields = with_part(&declared, argument, fields);
+                    declared.check(&fixture, &fields, code, &mut wrong);
+                    sent += 1;
+                };
+                for (type_byte, value) in VALUES {
+                    let inner = format!("{}: {value}", field.name);
+                    match refusal(field, *type_byte) {
+                        Some(code) => {
+                            check(&format!("{inner}, noField: 1"), code);
+                            check(&format!("noField: 1, {inner}"), 40415);
+                        }
+                        None if matches!(
+                            field.form,
+                            Form::Choice(_) | Form::Fields(_) | Form::Uuid
+                        ) => {}
+                        None if field.name == "update" => {}
+                        None => check(&format!("{inner}, noField: 1"), 40415),
+                    }
+                }
+                let value = sample(field.form);
+                check(&format!("{0}: {value}, {0}: {value}", field.name), 40413);
+            }
+            if argument.parts.iter().any(|field| field.is_required) {
+                let fields = with_part(&declared, argument, "");
+                declared.check(&fixture, &fields, 40414, &mut wrong);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent > 500, "{sent}");
+}
+
 #[test]
 fn numbers_beyond_their_bounds_are_refused() {
     let (fixture, mut wrong) = (Fixture::in_memory(), Vec::new());
@@ -322,6 +378,17 @@ fn wrong_fields_of_stages_have_the_declared_codes() {
                 let unknown = stage.unknown();
                 stage.check(&fixture, &format!("noField: 1, {field}"), unknown, &mut wrong);
                 sent += 2;
+            }
+            for field in embedded(argument.form) {
+                for (type_byte, value) in VALUES {
+                    let Some(code) = refusal(field, *type_byte) else { continue };
+                    let (outer, inner) = (argument.name, field.name);
+                    let fields = format!("{outer}: {{{inner}: {value}, noField: 1}}");
+                    stage.check(&fixture, &fields, code, &mut wrong);
+                    let fields = format!("{outer}: {{noField: 1, {inner}: {value}}}");
+                    stage.check(&fixture, &fields, 40415, &mut wrong);
+                    sent += 2;
+                }
             }
             if stage.options.codes.is_none() {
                 let value = sample(argument.form);
