@@ -37,10 +37,11 @@ pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, SingleWrite,
     UNIT_WRITES, Unmatched, UpdateSpec, WriteKind, delete, find_and_modify, update, write_together,
 };
-pub use pipeline::rows::{ABSENT as UNAVAILABLE_STAGES, Absence, STAGES, is_stage};
+pub use pipeline::absent::{ABSENT as UNAVAILABLE_STAGES, Absence};
+pub use pipeline::rows::{STAGES, is_stage};
 pub use pipeline::{
-    Client, Pipeline, PipelineRun, StageConcern, StagePosition, StageRow, UncheckedPipeline,
-    Validation,
+    Client, Pipeline, PipelineRun, StageConcern, StageOptions, StagePosition, StageRow,
+    UncheckedPipeline, Validation,
 };
 pub use plan::{
     AtomicF64, EntryCheck, IndexFilter, IndexFilters, IndexScan, NearAccess, OnePerValue, Plan,

@@ -7,7 +7,7 @@ use mayfly_commands::{Command, Handler, registry};
 use mayfly_mql::matcher::op as match_op;
 use mayfly_mql::update::op as update_op;
 use mayfly_query::{Absence, STAGES, StageRow, UNAVAILABLE_STAGES};
-use mayfly_value::arguments::Form;
+use mayfly_value::arguments::{Argument, Form};
 
 const HEAD: &str = "\
 # Compatibility
@@ -83,8 +83,11 @@ fn stages(out: &mut String) {
         names.sort_unstable();
         names
     };
+    stage_arguments(out);
     out.push_str("\n## Pipeline stages that are missing\n\n");
-    list(out, &absent(&[Absence::Missing, Absence::Search]));
+    list(out, &absent(&[Absence::Missing]));
+    out.push_str("Of search indexes, which MongoDB runs in a process of its own:\n\n");
+    list(out, &absent(&[Absence::Search]));
     newer(out, "8.2", &absent(&[Absence::Newer]));
 }
 
@@ -111,21 +114,54 @@ fn arguments(out: &mut String, commands: &[&&Command]) {
         "\n## Arguments of commands\n\nAny other field is refused with 40415, apart from the generic \
          arguments.\n`number` is converted to an integer, `flag` is a boolean or a number. \
          `*` marks required arguments, a number the version\nthat introduced one, and `-` those outside of \
-         the stable API, of commands that belong to it.\n\n| command | arguments |\n|---|---|\n",
+         the stable API, of commands that belong to it.\nAn argument that has documents with declared fields has a row of its \
+         own; that of `bulkWrite.ops` is for updates.\n\n| command | arguments |\n|---|---|\n",
     );
     for command in commands.iter().filter(|command| !command.row.arguments.is_empty()) {
-        let shown = command.row.arguments.iter().map(|argument| {
-            let mut mark = if argument.is_required { "*" } else { "" }.to_owned();
-            if !argument.is_stable {
-                mark.push('-');
-            }
-            let form = form_name(argument.form);
-            let parts = [&*format!("`{}`{mark}", argument.name), form, argument.since];
-            parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
-        });
-        let shown = shown.collect::<Vec<_>>().join(", ");
-        let _ = writeln!(out, "| `{}` | {shown} |", command.row.name);
+        row_of(out, command.row.name, command.row.arguments);
     }
+}
+
+/// The arguments that stages declare.
+fn stage_arguments(out: &mut String) {
+    out.push_str(
+        "\n## Arguments of stages\n\nOf stages whose operand is a document with declared fields, as above. Any \
+         other field is refused.\n\n| stage | arguments |\n|---|---|\n",
+    );
+    let mut rows: Vec<&StageRow> = STAGES.iter().filter(|row| !row.is_internal).collect();
+    rows.sort_by_key(|row| row.name);
+    for (row, options) in rows.into_iter().filter_map(|row| Some((row, row.options?))) {
+        row_of(out, row.name, options.fields);
+    }
+}
+
+/// The row of a command, of a stage, or of an argument with documents, and those of the arguments
+/// in it.
+fn row_of(out: &mut String, name: &str, arguments: &[Argument]) {
+    let _ = writeln!(out, "| `{name}` | {} |", declared(arguments));
+    for argument in arguments {
+        let parts = match argument.form {
+            Form::Fields(fields) => fields,
+            _ => argument.parts,
+        };
+        if !parts.is_empty() {
+            row_of(out, &format!("{name}.{}", argument.name), parts);
+        }
+    }
+}
+
+/// Declared arguments in one line.
+fn declared(arguments: &[Argument]) -> String {
+    let shown = arguments.iter().map(|argument| {
+        let mut mark = if argument.is_required { "*" } else { "" }.to_owned();
+        if !argument.is_stable {
+            mark.push('-');
+        }
+        let form = form_name(argument.form);
+        let parts = [&*format!("`{}`{mark}", argument.name), form, argument.since];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// The name of a form; empty if the handler checks the value itself.

@@ -19,6 +19,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::OpenLogin;
 use mayfly_service::access::{LoginOrigin, LoginStep};
 use mayfly_service::metrics::LoginCounts;
+use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::certificate;
@@ -27,17 +28,29 @@ use crate::request::row::{Hides, RowFlags};
 use crate::request::{Fields, Needs, Request};
 
 pub(super) const START: Command = Command::new("saslStart", "Begins a login", run_start)
+    .arguments(START_ARGUMENTS)
     .needs(Needs::Nothing)
     .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
     .hides(Hides::Secrets);
 pub(super) const CONTINUE: Command =
     Command::new("saslContinue", "Continues a login", run_continue)
+        .arguments(CONTINUE_ARGUMENTS)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::STABLE))
         .hides(Hides::Secrets);
 pub(super) const LOGOUT: Command = Command::new("logout", "Logs the user out", run_logout)
     .needs(Needs::Nothing)
     .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT));
+
+/// The fields that are read; some drivers send others, too.
+const START_ARGUMENTS: &[Argument] = &[
+    Argument::string("mechanism").required(),
+    Argument::any("payload").required(),
+    Argument::document("options"),
+];
+const START_OPTIONS: &[Argument] = &[Argument::flag("skipEmptyExchange").since("4.4")];
+const CONTINUE_ARGUMENTS: &[Argument] =
+    &[Argument::any("payload").required(), Argument::whole("conversationId")];
 
 /// A connection has one conversation at a time, so all have the same id.
 const CONVERSATION_ID: i32 = 1;
@@ -134,7 +147,7 @@ fn run_start(
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    let fields = Fields::new(request.body, request.row.name);
+    let fields = request.arguments()?;
     slow_down(ctx, start(ctx, &fields, (request.db, LoginOrigin::Command), reply))
 }
 
@@ -150,7 +163,9 @@ fn start(
     };
     let payload = Payload::parse(fields)?;
     let skip_empty = match fields.document("options")? {
-        Some(options) => Fields::new(options, "options").bool("skipEmptyExchange")?,
+        Some(options) => {
+            Fields::read_lenient(options, "options", START_OPTIONS)?.bool("skipEmptyExchange")?
+        }
         None => None,
     };
     let no_user = UserName::new("", db);
@@ -202,12 +217,12 @@ fn continue_login(
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    let fields = Fields::new(request.body, request.row.name);
     let protocol = |text: &str| Err(Error::new(ErrorCode::ProtocolError, text));
     // Every error ends the login.
     let Some(login) = ctx.connection.access.take_login() else {
         return protocol("No SASL session state found");
     };
+    let fields = request.arguments()?;
     if fields.long("conversationId")? != Some(i64::from(CONVERSATION_ID)) {
         return protocol("sasl: Mismatched conversation id");
     }

@@ -3,11 +3,12 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::DefaultConcerns;
+use mayfly_service::{DefaultConcerns, Service};
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext};
+use crate::request::generic::meets;
 use crate::request::row::{RowFlags, Writes};
 use crate::request::{Fields, Needs, Request, WriteConcern};
 
@@ -20,8 +21,8 @@ pub(super) const GET: Command =
 pub(super) const SET: Command =
     Command::new("setDefaultRWConcern", "Sets the default read and write concern", run_set)
         .arguments(&[
-            Argument::document("defaultReadConcern"),
-            Argument::document("defaultWriteConcern"),
+            Argument::document("defaultReadConcern").parts(READ),
+            Argument::document("defaultWriteConcern").parts(WRITE),
         ])
         .needs(Needs::Cluster(&[Action::SetDefaultRwConcern]))
         .since("4.4")
@@ -41,7 +42,8 @@ fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let read = fields.document("defaultReadConcern")?.map(checked_read).transpose()?;
-    let write = fields.document("defaultWriteConcern")?.map(checked_write).transpose()?;
+    let write = fields.document("defaultWriteConcern")?;
+    let write = write.map(|given| checked_write(ctx.service, given)).transpose()?;
     if read.is_none() && write.is_none() {
         return Err(Error::bad_value(
             "At least one of the \"defaultReadConcern\" or \"defaultWriteConcern\" fields must be present",
@@ -83,30 +85,34 @@ fn checked_read(given: RawDoc<'_>) -> Result<DocBuf> {
 }
 
 /// Checks a write concern that is to be the default, and adds its `wtimeout`.
-fn checked_write(given: RawDoc<'_>) -> Result<DocBuf> {
+fn checked_write(service: &Service, given: RawDoc<'_>) -> Result<DocBuf> {
     let fields = Fields::read(given, "setDefaultRWConcern.defaultWriteConcern", WRITE)?;
     if given.is_empty() {
         return Ok(DocBuf::empty());
     }
     let unsuitable = |text: &str| Err(Error::bad_value(text));
-    let unknown_mode = || {
-        let text = "No write concern mode named in the default write concern was found";
-        Err(Error::new(ErrorCode::UnknownReplWriteConcern, text))
+    let too_many = || {
+        let text = "Not enough data-bearing nodes for the default write concern";
+        Err(Error::new(ErrorCode::UnsatisfiableWriteConcern, text))
     };
     let mut out = DocBuilder::new();
     match given.get("w") {
         None => return unsuitable("The default write concern must have the field 'w'"),
         Some(RawValue::String("majority")) => out.append("w", "majority"),
-        Some(RawValue::String(_) | RawValue::Null | RawValue::Document(_)) => {
-            return unknown_mode();
+        Some(mode @ (RawValue::String(_) | RawValue::Null | RawValue::Document(_))) => {
+            match meets(service, mode) {
+                Some(true) => out.append("w", mode),
+                Some(false) => return too_many(),
+                None => {
+                    let text = "No write concern mode named in the default write concern was found";
+                    return Err(Error::new(ErrorCode::UnknownReplWriteConcern, text));
+                }
+            }
         }
         Some(w) => match WriteConcern::parse_members(w)? {
             0 => return unsuitable("The default write concern cannot have 'w' 0"),
             1 => out.append("w", 1),
-            _ => {
-                let text = "Not enough data-bearing nodes for the default write concern";
-                return Err(Error::new(ErrorCode::UnsatisfiableWriteConcern, text));
-            }
+            _ => return too_many(),
         },
     };
     if let Some(synced) = fields.bool("j")? {

@@ -24,7 +24,7 @@ use crate::request::row::{Row, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 
 pub(super) const SET: Command = Command::new("setQuerySettings", "Sets query settings", run_set)
-    .arguments(&[Argument::document("settings").required()])
+    .arguments(&[Argument::document("settings").required().parts(OF_SETTINGS)])
     .needs(Needs::Cluster(&[Action::QuerySettings]))
     .since("8.0")
     .flags(RowFlags::ADMIN_ONLY)

@@ -10,7 +10,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::replica_set::NUMBERS;
 use mayfly_service::{ReplicaSet, SetConfig};
 use mayfly_value::arguments::Argument;
-use mayfly_value::arguments::error::mistyped;
+use mayfly_value::arguments::error::{mistyped, wrong_type};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::replication::set;
@@ -144,7 +144,40 @@ fn parse(ctx: &CommandContext<'_>, set: &ReplicaSet, given: RawDoc<'_>) -> Resul
     let mut config = parse_member(ctx, set, member)?;
     config.version = version;
     config.settings = parse_settings(set, settings)?;
+    check_modes(&config)?;
     Ok(config)
+}
+
+/// Checks that write concern modes count members by tags that the member has.
+///
+/// # Errors
+/// 14 TypeMismatch, 4 NoSuchKey for another tag, 2 BadValue for a count that is not positive.
+fn check_modes(config: &SetConfig) -> Result<()> {
+    let modes = config.settings.as_doc().get("getLastErrorModes").and_then(RawValue::as_document);
+    for mode in modes.unwrap_or(RawDoc::EMPTY) {
+        let path = format!("settings.getLastErrorModes.{}", mode.name());
+        let Some(counts) = mode.value().as_document() else {
+            return Err(wrong_type(path, mode.value(), "object"));
+        };
+        for tag in counts {
+            match whole_number(tag.value()) {
+                None => {
+                    let path = format!("{path}.{}", tag.name());
+                    return Err(wrong_type(path, tag.value(), "number"));
+                }
+                Some(count) if count < 1 => {
+                    let text = format!("the count of {path}.{} must be positive", tag.name());
+                    return Err(Error::bad_value(text));
+                }
+                Some(_) => {}
+            }
+        }
+        if config.meets_tags(counts).is_none() {
+            let text = format!("{path} counts a tag that no member has");
+            return Err(Error::new(ErrorCode::NoSuchKey, text));
+        }
+    }
+    Ok(())
 }
 
 fn parse_member(

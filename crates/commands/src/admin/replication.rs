@@ -10,7 +10,7 @@ use crate::context::{Command, CommandContext};
 use crate::diagnostics::member::{append_op_time, append_whole, last_write_ms};
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
-use mayfly_value::arguments::convert::whole_number;
+use mayfly_value::arguments::convert::{truth, whole_number};
 
 pub(crate) const GET_STATUS: Command =
     Command::new("replSetGetStatus", "Returns the state of the replica set", run_status)
@@ -132,7 +132,15 @@ fn run_step_down(
             }),
         }
     };
-    let force = matches!(request.body.get("force"), Some(RawValue::Bool(true)));
+    let force = match request.body.get("force") {
+        None => false,
+        Some(value) => truth(value).ok_or_else(|| {
+            mistyped(format!(
+                "Expected boolean or number type for field \"force\", found {}",
+                value.type_name()
+            ))
+        })?,
+    };
     let seconds = match number("replSetStepDown", 60)? {
         0 => 60,
         seconds => seconds,

@@ -248,6 +248,7 @@ fn start_over_view(
     note_writes(ctx, stages.pipeline())?;
     let settings = with_hints(ctx, request, settings)?;
     decided?;
+    stages.pipeline().check_views(ctx.store)?;
     let writes = stages.pipeline().writes_to().is_some();
     Ok(Started { ns, run: stages.start(ctx, hint, settings)?, writes })
 }
@@ -268,6 +269,7 @@ fn start(
     let reads = !parsed.is_source() && parsed.describes_collection().is_none();
     let settings = if reads { with_hints(ctx, request, settings)? } else { settings };
     let settings = with_descriptions(ctx, &parsed, settings)?;
+    parsed.check_views(ctx.store)?;
     let writes = parsed.writes_to().is_some();
     let sourced = |parsed: Pipeline, settings| {
         let host = ServerHost { ctx, described: Described::Nothing };

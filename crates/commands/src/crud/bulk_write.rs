@@ -38,8 +38,8 @@ pub(crate) const ROW: Command = Command::new("bulkWrite", "Writes to several col
     .expected(Expected::Long);
 
 const ARGUMENTS: &[Argument] = &[
-    Argument::array("ops").required(),
-    Argument::array("nsInfo").required(),
+    Argument::array("ops").required().parts(operation::UPDATE),
+    Argument::array("nsInfo").required().parts(NAMESPACE),
     Argument::bool("ordered"),
     Argument::flag("bypassDocumentValidation"),
     Argument::bool("bypassEmptyTsReplacement").since("8.0"),

@@ -32,7 +32,7 @@ pub(crate) const ROW: Command = Command::new("delete", "Removes documents", run)
     .explained(explain::delete);
 
 pub(crate) const ARGUMENTS: &[Argument] = &[
-    Argument::array("deletes").required(),
+    Argument::array("deletes").required().parts(STATEMENT),
     Argument::flag("ordered"),
     Argument::document("let").since("5.0"),
     Argument::flag("bypassDocumentValidation"),

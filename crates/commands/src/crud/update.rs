@@ -37,7 +37,7 @@ pub(crate) const ROW: Command = Command::new("update", "Changes documents", run)
     .explained(explain::update);
 
 pub(crate) const ARGUMENTS: &[Argument] = &[
-    Argument::array("updates").required(),
+    Argument::array("updates").required().parts(STATEMENT),
     Argument::flag("ordered"),
     Argument::flag("bypassDocumentValidation"),
     Argument::bool("bypassEmptyTsReplacement").since("8.0"),

@@ -12,7 +12,7 @@ use super::options::{
     Defining, IMAGES, INDEX_DEFAULTS, VALIDATION_ACTION, VALIDATION_LEVEL, check_view_options,
     collection_options, invalid,
 };
-use super::{time_series, view};
+use super::{encrypted_fields, time_series, view};
 use crate::context::{Command, CommandContext};
 use crate::crud::check_creatable;
 use crate::request::row::{InTransaction, LogForm, Reads, RowFlags, Writes};
@@ -49,7 +49,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::document("idIndex").since("3.4"),
     Argument::whole("flags").unstable(),
     Argument::fields("collation", collation::FIELDS).since("3.4"),
-    Argument::document("encryptedFields").since("6.0"),
+    Argument::document("encryptedFields").since("6.0").parts(encrypted_fields::CONFIG),
     Argument::flag("temp").unstable(),
 ];
 
@@ -64,8 +64,13 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         now_ms: ctx.op.now_ms(),
         rules: ctx.service.store.ttl_params().rules(),
     };
+    encrypted_fields::check_with_others(&fields)?;
     if let Some(series) = fields.document("timeseries")? {
         check_ttl(&fields)?;
+        if ctx.store.in_transaction() {
+            let text = "Cannot create a time-series collection in a multi-document transaction.";
+            return Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text));
+        }
         time_series::create(ctx, &fields, series, &defining)?;
         return Ok(());
     }
@@ -74,10 +79,6 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     match fields.string("viewOn")? {
         Some(_) if ctx.store.in_transaction() => {
             let text = "Cannot create a view in a multi-document transaction.";
-            return Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text));
-        }
-        None if ctx.store.in_transaction() && fields.get("timeseries").is_some() => {
-            let text = "Cannot create a time-series collection in a multi-document transaction.";
             return Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text));
         }
         Some(on) => {

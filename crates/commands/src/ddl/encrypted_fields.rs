@@ -12,7 +12,7 @@ use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, compare_values};
 
 const PATH: &str = "create.encryptedFields";
 
-const CONFIG: &[Argument] = &[
+pub(super) const CONFIG: &[Argument] = &[
     Argument::array("fields").required(),
     Argument::string("escCollection"),
     Argument::string("ecocCollection"),
@@ -103,6 +103,19 @@ const OTHER_TYPES: &[&str] = &["double", "decimal", "object", "array", "javascri
 
 fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
+}
+
+/// Refuses views and time series with encrypted fields.
+///
+/// # Errors
+/// 6346401.
+pub(super) fn check_with_others(fields: &Fields<'_>) -> Result<()> {
+    let is_given = |name| fields.get(name).is_some();
+    if is_given("encryptedFields") && (is_given("viewOn") || is_given("timeseries")) {
+        let text = "Encrypted fields cannot be used with views or time series";
+        return Err(fault(6346401, text));
+    }
+    Ok(())
 }
 
 /// Checks the definition and appends it to the options of the collection. Null elements of arrays

@@ -12,6 +12,9 @@ use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_service::ClientInfo;
+use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::convert::whole_number;
+use mayfly_value::arguments::error::wrong_type;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::member::{Role, append_member};
@@ -19,7 +22,6 @@ use crate::access::authenticate;
 use crate::context::{Command, CommandContext, Wait};
 use crate::request::row::{Audited, Hides, InTransaction, RowFlags};
 use crate::request::{Fields, Needs, Request};
-use mayfly_value::arguments::{convert::whole_number, error::wrong_type};
 
 /// The largest client metadata document, in bytes.
 const MAX_CLIENT_BYTES: usize = 512;
@@ -27,6 +29,7 @@ const MAX_CLIENT_BYTES: usize = 512;
 // A handshake can contain a login, which has secrets.
 pub(crate) const HELLO: Command =
     Command::new("hello", "Returns the server's role and capabilities", run_hello)
+        .arguments(ARGUMENTS)
         .needs(Needs::Nothing)
         .audited(Audited::ClientMetadata)
         .since("4.4.2")
@@ -40,12 +43,27 @@ pub(crate) const HELLO: Command =
         .hides(Hides::Secrets);
 pub(crate) const IS_MASTER: Command =
     Command::new("isMaster", "The old name of hello", run_is_master)
+        .arguments(ARGUMENTS)
         .needs(Needs::Nothing)
         .audited(Audited::ClientMetadata)
         .aliases(&["ismaster"])
         .flags(RowFlags::BEFORE_AUTH.union(RowFlags::LENIENT).union(RowFlags::HANDSHAKE))
         .in_transaction(InTransaction::Informational)
         .hides(Hides::Secrets);
+
+/// The fields that are read; drivers send others, too.
+const ARGUMENTS: &[Argument] = &[
+    Argument::document("topologyVersion").since("4.4"),
+    Argument::whole("maxAwaitTimeMS").since("4.4"),
+    Argument::any("saslSupportedMechs").since("4.0"),
+    Argument::any("speculativeAuthenticate").since("4.4"),
+    Argument::any("client").since("3.4"),
+    Argument::any("compression").since("3.4"),
+    Argument::any("helloOk"),
+];
+/// The fields of `topologyVersion`.
+const TOPOLOGY_VERSION: &[Argument] =
+    &[Argument::any("processId").required(), Argument::any("counter").required()];
 
 /// Versions of the wire protocol.
 const MIN_WIRE_VERSION: i32 = 0;
@@ -75,7 +93,7 @@ fn answer(
     primary: &str,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    let fields = Fields::new(request.body, request.row.name);
+    let fields = request.arguments()?;
     // A repeated run of a streamed request has the same handshake.
     let repeated = ctx.exhaust.waited || ctx.exhaust.last_counter.is_some();
     let awaited = awaited_counter(ctx, &fields)?;
@@ -139,7 +157,7 @@ fn awaited_counter(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Opti
         return located(31373, "'maxAwaitTimeMS' must be a non-negative integer".to_owned());
     };
     let version = fields.document("topologyVersion")?.unwrap_or(RawDoc::EMPTY);
-    let version = Fields::new(version, "TopologyVersion");
+    let version = Fields::read_lenient(version, "TopologyVersion", TOPOLOGY_VERSION)?;
     let process_id = version.required("processId")?;
     let counter = version.required("counter")?;
     let RawValue::ObjectId(process_id) = process_id else {

@@ -123,7 +123,7 @@ pub(super) fn observe(
         }
     }
     if let (Some(unmet), Ok(())) = (request.generic.write_concern.unmet, result) {
-        unmet.append(request.body, doc);
+        unmet.append(service, request.body, doc);
     } else if call.may_fail && result.is_ok() && after.wait.is_none() {
         faults::after(service, connection, request, doc);
     }

@@ -15,8 +15,8 @@ use super::{Fields, Row, RowFlags};
 mod concern;
 mod read_concern;
 
-pub(crate) use concern::Unmet;
 pub use concern::{Durability, WriteConcern};
+pub(crate) use concern::{Unmet, meets};
 pub use read_concern::{ReadConcern, ReadLevel};
 
 /// The names of generic arguments, including `$`-prefixed and internal ones.

@@ -7,6 +7,7 @@ use mayfly_query::StageRow;
 use mayfly_service::Service;
 use mayfly_value::RawValue;
 
+use crate::request::generic::meets;
 use crate::request::row::Reads;
 use crate::request::{Generic, ReadLevel, Request, WriteConcern};
 
@@ -50,6 +51,11 @@ pub(crate) fn set_write_concern(service: &Service, generic: &mut Generic<'_>) ->
 fn set_default_write_concern(service: &Service, generic: &mut Generic<'_>) -> Result<()> {
     if let Some(write) = service.defaults.get().write {
         let concern = WriteConcern::parse(RawValue::Document(write.as_doc()))?;
+        // A mode that the set's configuration no longer has does not make every write fail.
+        let w = write.as_doc().get("w").unwrap_or(RawValue::Null);
+        if concern.unmet.is_some() && meets(service, w) != Some(true) {
+            return Ok(());
+        }
         generic.write_concern = WriteConcern { given: false, ..concern };
     }
     Ok(())

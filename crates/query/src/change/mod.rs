@@ -29,8 +29,8 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use event::{Builder, Outcome, TransactionPart};
 pub use log_scan::{LogOrder, LogScan};
-pub(crate) use options::ChangeOptions;
 use options::Start;
+pub(crate) use options::{ARGUMENTS as STREAM_ARGUMENTS, ChangeOptions};
 pub(crate) use split::{Resumed, fragments};
 use token::{Token, TokenKind};
 

@@ -84,7 +84,7 @@ const UNSUPPORTED: &[&str] = &[
     "showRawUpdateDescription",
 ];
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::choice("fullDocument", &["default", "updateLookup", "whenAvailable", "required"]),
     Argument::choice("fullDocumentBeforeChange", &["off", "whenAvailable", "required"]),
     Argument::bool("showExpandedEvents").null_is_value(),

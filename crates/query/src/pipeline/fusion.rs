@@ -24,7 +24,7 @@ use crate::stage::{PipelineContext, written};
 /// The rank constant of reciprocal rank fusion.
 const RANK_CONSTANT: f64 = 60.0;
 
-const RANK_FUSION: &[Argument] = &[
+pub(super) const RANK_FUSION: &[Argument] = &[
     Argument::fields("input", &[Argument::document("pipelines").required()]).required(),
     Argument::fields("combination", &[Argument::document("weights")]),
     Argument::bool("scoreDetails"),
@@ -32,7 +32,7 @@ const RANK_FUSION: &[Argument] = &[
 
 const NORMALIZATIONS: &[&str] = &["none", "sigmoid", "minMaxScaler"];
 
-const SCORE_FUSION: &[Argument] = &[
+pub(super) const SCORE_FUSION: &[Argument] = &[
     Argument::fields(
         "input",
         &[
@@ -52,7 +52,7 @@ const SCORE_FUSION: &[Argument] = &[
     Argument::bool("scoreDetails"),
 ];
 
-const SCORE: &[Argument] = &[
+pub(super) const SCORE: &[Argument] = &[
     Argument::any("score").required(),
     Argument::choice("normalization", NORMALIZATIONS),
     Argument::number("weight"),
@@ -369,6 +369,10 @@ pub(crate) fn score_fusion(
     if (method == "expression") != expression.is_some() {
         let text = "combination.expression is needed with, and only with, the method 'expression'";
         return Err(fault(10017300, text));
+    }
+    if expression.is_some() && weights.is_some() {
+        let text = "combination.expression and combination.weights exclude each other";
+        return Err(fault(10017301, text));
     }
     let inputs = inputs(pipelines.unwrap_or(RawDoc::EMPTY), weights, &RULES)?;
     let has_details = fields.bool("scoreDetails")?.unwrap_or(false);

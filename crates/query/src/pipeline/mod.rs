@@ -1,6 +1,7 @@
 //! Pipelines: stages are parsed, checked and optimised; the leading ones become a query for the
 //! planner, and the others process its documents one by one.
 
+pub(crate) mod absent;
 mod explain;
 mod fusion;
 mod parse;
@@ -33,6 +34,7 @@ use crate::stage::geo_near::GeoNear;
 use crate::stage::group::Group;
 use crate::stage::sort::Sort;
 use crate::stage::source::MemorySource;
+use crate::stage::sub::resolve_joined;
 use crate::stage::window::{Limit, Skip};
 use crate::stage::{
     About, Description, Host, PipelineContext, RunSettings, Source, Step, WantedDescription,
@@ -40,7 +42,7 @@ use crate::stage::{
 use crate::timeseries::prepare;
 pub(crate) use parse::{note_rights, parse_stages};
 use positions::{check_after_changes, check_split};
-pub use row::{StageConcern, StagePosition, StageRow};
+pub use row::{StageConcern, StageOptions, StagePosition, StageRow};
 use run::Input;
 pub use run::PipelineRun;
 pub use unchecked::{Client, UncheckedPipeline, Validation};
@@ -107,6 +109,20 @@ impl Pipeline {
     /// The collections that the stages read besides the input.
     pub fn collections(&self) -> Vec<Namespace> {
         self.steps.iter().flat_map(|step| step.stage().collections()).collect()
+    }
+
+    /// Checks that the views which the stages read have the pipeline's collation, also those that
+    /// are read only if there are documents to join.
+    ///
+    /// # Errors
+    /// 167 OptionNotSupportedOnView; errors of resolving the views.
+    pub fn check_views(&self, session: StoreSession<'_>) -> Result<()> {
+        for from in self.collections() {
+            if session.collection(&from).is_none() {
+                resolve_joined(session, &from, self.collation.as_ref())?;
+            }
+        }
+        Ok(())
     }
 
     /// The descriptions of collections with which pipelines inside of its stages begin.

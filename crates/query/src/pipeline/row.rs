@@ -2,10 +2,12 @@
 //! allowed. The rows are in [`super::rows`].
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::arguments::{Argument, OwnCodes};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::spill::Operator;
 
-use super::rows::{ABSENT, Absence, STAGES};
+use super::absent::{ABSENT, Absence};
+use super::rows::STAGES;
 use crate::language::StageShape;
 use crate::stage::{Needs, PipelineContext, PipelineOwner, Source, Stage, Step};
 
@@ -32,6 +34,15 @@ pub enum StageConcern {
     Present,
     /// Only `majority`, which is also the default.
     Majority,
+}
+
+/// The declared fields of a stage's operand.
+#[derive(Clone, Copy)]
+pub struct StageOptions {
+    /// The fields of the document.
+    pub fields: &'static [Argument],
+    /// The codes for unknown and missing fields, if the stage has its own.
+    pub codes: Option<OwnCodes>,
 }
 
 /// A row of the table of stages.
@@ -76,6 +87,8 @@ pub struct StageRow {
     pub(super) selects: fn(RawValue<'_>) -> bool,
     /// Whether the stage is a fusion of pipelines.
     pub(super) fuses: bool,
+    /// The declared fields of the operand, if it may be a document with declared fields.
+    pub options: Option<StageOptions>,
     /// Whether only the server itself makes the stage; lists for clients leave it out.
     pub is_internal: bool,
     /// The operators that limit the stage's memory, each with a parameter.
@@ -121,6 +134,7 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         shape: StageShape::Options,
         selects: |_| false,
         fuses: false,
+        options: None,
         is_internal: false,
         memory: &[],
         parse,
@@ -193,6 +207,20 @@ impl StageRow {
     /// Declares a fusion of pipelines, which must be the first stage.
     pub(super) const fn fusion(self) -> StageRow {
         StageRow { fuses: true, ..self.first() }
+    }
+
+    /// Declares the fields of the operand.
+    pub(super) const fn options(self, fields: &'static [Argument]) -> StageRow {
+        StageRow { options: Some(StageOptions { fields, codes: None }), ..self }
+    }
+
+    /// Declares the fields of the operand, with codes of its own for unknown and missing ones.
+    pub(super) const fn options_with(
+        self,
+        fields: &'static [Argument],
+        codes: OwnCodes,
+    ) -> StageRow {
+        StageRow { options: Some(StageOptions { fields, codes: Some(codes) }), ..self }
     }
 
     /// Leaves the stage out of lists for clients.

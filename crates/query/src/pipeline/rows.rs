@@ -7,8 +7,10 @@
 use mayfly_auth::Action;
 use mayfly_work::spill::Operator;
 
+use super::absent::{ABSENT, Absence, AbsentStage};
 use super::fusion;
 use super::row::{StageConcern, StageRow, last, row, short, source as of_source};
+use crate::change::STREAM_ARGUMENTS;
 use crate::language::StageShape;
 use crate::stage::{
     Needs, bucket, bucket_auto, cluster, count, densify, documents, facet, fill, filter, fused,
@@ -88,6 +90,7 @@ pub const STAGES: &[StageRow] = &[
         ("$unwind", "Gives one document for each item of an array", "2.1", Needs::Input),
         unwind::parse,
     )
+    .options_with(unwind::ARGUMENTS, unwind::CODES)
     .shaped(StageShape::Verbatim),
     short(
         ("$sortByCount", "Counts documents by a key, the most frequent first", "3.4", Needs::Input),
@@ -126,6 +129,7 @@ pub const STAGES: &[StageRow] = &[
     .internal()
     .keeps(&[Operator::Group]),
     row(("$lookup", "Joins with another collection", "3.2", Needs::InputAndOptions), lookup::parse)
+        .options(lookup::ARGUMENTS)
         .keeps(&[Operator::HashLookup, Operator::LookupCache]),
     row(
         (
@@ -136,6 +140,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         graph_lookup::parse,
     )
+    .options_with(graph_lookup::ARGUMENTS, graph_lookup::CODES)
     .keeps(&[Operator::GraphLookup]),
     row(
         (
@@ -146,6 +151,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         union_with::parse,
     )
+    .options(union_with::ARGUMENTS)
     .not_in_transactions(),
     row(
         ("$facet", "Runs several pipelines over the same documents", "3.4", Needs::InputAndOptions),
@@ -168,6 +174,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         bucket_auto::parse,
     )
+    .options_with(bucket_auto::ARGUMENTS, bucket_auto::CODES)
     .keeps(&[Operator::BucketAuto]),
     row(
         (
@@ -178,16 +185,19 @@ pub const STAGES: &[StageRow] = &[
         ),
         window_fields::parse,
     )
+    .options(window_fields::ARGUMENTS)
     .keeps(&[Operator::WindowFields]),
     short(("$fill", "Fills fields that are null or missing", "5.3", Needs::Input), |value, _| {
         fill::parse(value)
     })
+    .options(fill::ARGUMENTS)
     .after_changes_without("sortBy")
     .keeps(&[Operator::WindowFields]),
     row(
         ("$densify", "Adds documents for missing values of a field", "5.1", Needs::Input),
         densify::parse,
     )
+    .options(densify::ARGUMENTS)
     .keeps(&[Operator::Densify]),
     row(
         (
@@ -201,21 +211,25 @@ pub const STAGES: &[StageRow] = &[
     .after_changes()
     .shaped(StageShape::Expression),
     row(("$sample", "Picks documents at random", "3.2", Needs::Input), sample::parse)
+        .options_with(sample::ARGUMENTS, sample::CODES)
         .selecting(|_| true)
         .keeps(&[Operator::Sort]),
     short(
         ("$rankFusion", "Combines the results of pipelines by their ranks", "8.1", Needs::Input),
         fusion::rank,
     )
+    .options(fusion::RANK_FUSION)
     .fusion()
     .keeps(&[Operator::Group, Operator::Sort]),
     short(
         ("$scoreFusion", "Combines the results of pipelines by their scores", "8.2", Needs::Input),
         fusion::score_fusion,
     )
+    .options(fusion::SCORE_FUSION)
     .fusion()
     .keeps(&[Operator::Group, Operator::Sort]),
     short(("$score", "Gives documents a score, as metadata", "8.2", Needs::Input), fusion::score)
+        .options(fusion::SCORE)
         .selecting(|_| true)
         .keeps(&[Operator::WindowFields]),
     row((fused::FUSED, "Wraps documents with their rank or score", "", Needs::Input), fused::parse)
@@ -241,6 +255,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         geo_near::parse,
     )
+    .options_with(geo_near::ARGUMENTS, geo_near::CODES)
     .first_with(40603)
     .selecting(geo_near::selects)
     .in_joins()
@@ -249,11 +264,13 @@ pub const STAGES: &[StageRow] = &[
         ("$out", "Replaces a collection by the results", "2.6", Needs::InputAndOptions),
         out::parse,
     )
+    .options(out::ARGUMENTS)
     .shaped(StageShape::Verbatim),
     last(
         ("$merge", "Writes the results into a collection", "4.2", Needs::InputAndOptions),
         merge::parse,
-    ),
+    )
+    .options(merge::ARGUMENTS),
     of_source(
         (
             "$changeStream",
@@ -263,6 +280,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         source::change_stream,
     )
+    .options(STREAM_ARGUMENTS)
     .not_in_transactions()
     .concern(StageConcern::Majority),
     row(
@@ -281,6 +299,7 @@ pub const STAGES: &[StageRow] = &[
         ("$currentOp", "Lists the operations that run", "3.6", Needs::Options),
         source::current_op,
     )
+    .options(source::CURRENT_OP)
     .unstable()
     .independent()
     .not_in_transactions()
@@ -334,6 +353,7 @@ pub const STAGES: &[StageRow] = &[
         ("$querySettings", "Lists query settings", "8.0", Needs::Cluster(Action::QuerySettings)),
         source::query_settings,
     )
+    .options(source::QUERY_SETTINGS)
     .unstable()
     .independent()
     .not_in_transactions()
@@ -347,6 +367,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         cluster::list_catalog,
     )
+    .options(cluster::CATALOG)
     .independent_with(9621301)
     .not_in_transactions(),
     of_source(
@@ -370,6 +391,7 @@ pub const STAGES: &[StageRow] = &[
         ),
         cluster::sampled_queries,
     )
+    .options(cluster::SAMPLED)
     .not_in_transactions(),
     of_source(
         (
@@ -414,57 +436,6 @@ pub const STAGES: &[StageRow] = &[
         source::sharded_data_distribution,
     )
     .unstable(),
-];
-
-/// Why a known stage is not available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absence {
-    /// Not implemented yet.
-    Missing,
-    /// Part of a hosted search engine, which a server does not contain.
-    Search,
-    /// Added to the reference after version 8.2; handled as unknown.
-    Newer,
-    /// Sent between servers only, never by a client.
-    Internal,
-}
-
-/// A stage that is not available.
-pub struct AbsentStage {
-    /// The name with its dollar sign.
-    pub name: &'static str,
-    /// Why the stage is not available, which decides the error.
-    pub absence: Absence,
-    /// Whether a transaction rejects the stage as such, before it is rejected as not available.
-    not_in_transaction: bool,
-    /// Whether the stage must be the first of its pipeline, and is not allowed in a `$facet`.
-    pub(super) is_first: bool,
-}
-
-const fn absent(name: &'static str, absence: Absence) -> AbsentStage {
-    AbsentStage { name, absence, not_in_transaction: false, is_first: false }
-}
-
-const fn absent_source(name: &'static str, absence: Absence) -> AbsentStage {
-    AbsentStage { is_first: true, ..absent(name, absence) }
-}
-
-const fn absent_and_outside_transactions(name: &'static str, absence: Absence) -> AbsentStage {
-    AbsentStage { not_in_transaction: true, ..absent_source(name, absence) }
-}
-
-/// Stages that are not available.
-pub const ABSENT: &[AbsentStage] = &[
-    absent("$backupCursor", Absence::Missing),
-    absent("$backupCursorExtend", Absence::Missing),
-    absent("$operationMetrics", Absence::Missing),
-    absent("$rerank", Absence::Missing),
-    absent_and_outside_transactions("$listSearchIndexes", Absence::Search),
-    absent_source("$search", Absence::Search),
-    absent_source("$searchMeta", Absence::Search),
-    absent_source("$vectorSearch", Absence::Search),
-    absent("$listMqlEntities", Absence::Newer),
-    absent("$mergeCursors", Absence::Internal),
 ];
 
 /// Whether the aggregation language has a stage with this name, here or in the reference. Updates

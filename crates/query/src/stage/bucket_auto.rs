@@ -69,7 +69,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     Ok(Box::new(BucketAuto { group_by, buckets, fields, granularity, collation }))
 }
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::any("groupBy").required(),
     Argument::any("buckets").required(),
     Argument::document("output").null_is_value().refused_with(
@@ -81,7 +81,7 @@ const ARGUMENTS: &[Argument] = &[
         "The $bucketAuto 'granularity' field must be a string, but found type: {}.",
     ),
 ];
-const CODES: OwnCodes = OwnCodes {
+pub(crate) const CODES: OwnCodes = OwnCodes {
     unknown: (40245, "Unrecognized option to $bucketAuto: {}."),
     missing: Some((40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.")),
 };

@@ -8,7 +8,8 @@ use super::PipelineContext;
 use super::source::{About, Source, host_source};
 
 /// The options of `$listClusterCatalog`.
-const CATALOG: &[Argument] = &[Argument::bool("shards"), Argument::bool("balancingConfiguration")];
+pub(crate) const CATALOG: &[Argument] =
+    &[Argument::bool("shards"), Argument::bool("balancingConfiguration")];
 
 /// `$listClusterCatalog`: on `admin` it lists all databases, elsewhere that of the command.
 pub(crate) fn list_catalog(
@@ -29,7 +30,7 @@ pub(crate) fn list_catalog(
 }
 
 /// The options of `$listSampledQueries`.
-const SAMPLED: &[Argument] = &[Argument::string("namespace")];
+pub(crate) const SAMPLED: &[Argument] = &[Argument::string("namespace")];
 
 /// `$listSampledQueries`: there are none, because no collection has a query analyzer.
 pub(crate) fn sampled_queries(

@@ -38,7 +38,7 @@ pub(super) fn values(stage: RawDoc<'_>) -> Result<Option<DocBuf>> {
     Ok(values.map(|values| written("$addFields", &values)))
 }
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("output").required(),
     Argument::any("partitionBy"),
     Argument::array("partitionByFields"),

@@ -46,7 +46,7 @@ fn fault<T>(code: i32, text: impl Into<String>) -> Result<T> {
 
 /// The arguments. The reference checks `query` with the stage's other types, and `near` and the
 /// distances by their values.
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::any("near").required(),
     Argument::string("distanceField")
         .null_is_value()
@@ -75,7 +75,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::any("start").removed(50856, "$geoNear no longer supports the 'start' argument."),
 ];
 
-const CODES: OwnCodes = OwnCodes {
+pub(crate) const CODES: OwnCodes = OwnCodes {
     unknown: (2, "Unknown argument to $geoNear: {}"),
     missing: Some((5_860_400, "$geoNear requires a 'near' argument")),
 };

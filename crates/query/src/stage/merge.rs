@@ -49,7 +49,7 @@ pub(super) fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::one_of("into", &[Form::String, Form::Document]).required().null_is_value(),
     Argument::any("on"),
     Argument::document("let"),

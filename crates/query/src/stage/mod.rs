@@ -42,7 +42,7 @@ pub(crate) mod sort_by_count;
 pub(crate) mod source;
 pub(crate) mod split_event;
 mod step;
-mod sub;
+pub(crate) mod sub;
 mod target;
 #[cfg(test)]
 mod tests;

@@ -37,7 +37,7 @@ struct Out {
     series: Option<TimeSeries>,
 }
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::string("coll").required(),
     Argument::string("db").null_is_value(),
     Argument::document("timeseries"),

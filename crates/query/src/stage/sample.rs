@@ -28,11 +28,11 @@ pub(crate) fn parse(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<
     }
 }
 
-const ARGUMENTS: &[Argument] = &[Argument::number("size")
+pub(crate) const ARGUMENTS: &[Argument] = &[Argument::number("size")
     .required()
     .null_is_value()
     .refused_with(28746, "size argument to $sample must be a number")];
-const CODES: OwnCodes = OwnCodes {
+pub(crate) const CODES: OwnCodes = OwnCodes {
     unknown: (28748, "unrecognized option to $sample: {}"),
     missing: Some((28749, "$sample stage must specify a size")),
 };

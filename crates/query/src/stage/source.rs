@@ -194,8 +194,11 @@ pub(crate) fn current_op(
     host_source(About::Admin, options.to_owned(), |host, options| host.current_ops(options))
 }
 
+/// The fields of `$querySettings`.
+pub(crate) const QUERY_SETTINGS: &[Argument] = &[Argument::bool("showDebugQueryShape")];
+
 /// The options of `$currentOp`.
-const CURRENT_OP: &[Argument] = &[
+pub(crate) const CURRENT_OP: &[Argument] = &[
     Argument::bool("allUsers").null_is_value(),
     Argument::bool("idleConnections").null_is_value(),
     Argument::bool("idleCursors").null_is_value(),
@@ -342,8 +345,7 @@ pub(crate) fn query_settings(
         let text = "$querySettings stage expects a document as argument";
         return Err(Error::new(ErrorCode(7746800), text));
     };
-    const OPTIONS: &[Argument] = &[Argument::bool("showDebugQueryShape")];
-    Fields::read(options, "$querySettings", OPTIONS)?;
+    Fields::read(options, "$querySettings", QUERY_SETTINGS)?;
     host_source(About::Server, options.to_owned(), |host, options| {
         let shows = options.get("showDebugQueryShape") == Some(RawValue::Bool(true));
         host.query_settings(shows)

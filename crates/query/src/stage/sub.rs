@@ -11,9 +11,9 @@
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::matcher::Expr;
-use mayfly_storage::Collection;
+use mayfly_storage::{Collection, ResolvedView, StoreSession};
 use mayfly_value::arguments::error::mistyped;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 use std::sync::Arc;
 
 use super::{PipelineContext, PipelineOwner, StageContext, Step, WantedDescription};
@@ -249,18 +249,11 @@ impl SubPipeline {
         if let Some(collection) = session.collection(from) {
             return Ok(From::Collection(collection, None));
         }
-        Ok(match session.store.resolve_view(session.view, from)? {
-            Some(view)
-                if !view.is_series
-                    && !same_collation(view.collation.as_ref(), self.scope.collation()) =>
-            {
-                let text = format!("the view {from} has another collation than the operation");
-                return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
-            }
-            Some(view) => match session.collection(&view.on) {
-                Some(collection) => From::Collection(collection, Some(view.pipeline)),
-                None => From::Nothing,
-            },
+        let Some(view) = resolve_joined(session, from, self.scope.collation())? else {
+            return Ok(From::Nothing);
+        };
+        Ok(match session.collection(&view.on) {
+            Some(collection) => From::Collection(collection, Some(view.pipeline)),
             None => From::Nothing,
         })
     }
@@ -348,6 +341,27 @@ impl SubPipeline {
         let pipeline = Pipeline::parse(self.stages.as_doc(), &self.context(context, scope))?;
         Ok(pipeline.start_over(documents, context.settings.clone()))
     }
+}
+
+/// Resolves a view that a stage reads; `None` if there is no such view.
+///
+/// # Errors
+/// 167 OptionNotSupportedOnView if the view has another collation than the pipeline; errors of
+/// resolving it.
+pub(crate) fn resolve_joined(
+    session: StoreSession<'_>,
+    from: &Namespace,
+    collation: Option<&Arc<Collation>>,
+) -> Result<Option<ResolvedView>> {
+    let view = session.store.resolve_view(session.view, from)?;
+    let differs = |view: &ResolvedView| {
+        !view.is_series && !same_collation(view.collation.as_ref(), collation)
+    };
+    if view.as_ref().is_some_and(differs) {
+        let text = format!("the view {from} has another collation than the operation");
+        return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
+    }
+    Ok(view)
 }
 
 /// Checks that a pipeline over a collection reads it, and that one without a collection starts with

@@ -12,7 +12,7 @@ use super::{
 use crate::exec::Flow;
 use crate::stage::sub::PipelineRun;
 
-const ARGUMENTS: &[Argument] =
+pub(crate) const ARGUMENTS: &[Argument] =
     &[Argument::string("coll").null_is_value(), Argument::any("pipeline")];
 
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {

@@ -71,7 +71,7 @@ pub(crate) fn parse(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<
 const INDEX_TEXT: &str =
     "expected a non-empty string for the includeArrayIndex option to $unwind stage, got {}";
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::string("path")
         .null_is_value()
         .refused_with(28808, "expected a string as the path for $unwind stage, got {}"),
@@ -81,7 +81,7 @@ const ARGUMENTS: &[Argument] = &[
     ),
     Argument::string("includeArrayIndex").null_is_value().refused_with(28810, INDEX_TEXT),
 ];
-const CODES: OwnCodes =
+pub(crate) const CODES: OwnCodes =
     OwnCodes { unknown: (28811, "unrecognized option to $unwind stage: {}"), missing: None };
 
 fn index_path(text: &str) -> Result<Vec<String>> {

@@ -34,7 +34,7 @@ pub(crate) struct WindowFields {
     collation: Option<Arc<Collation>>,
 }
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("output").required(),
     Argument::any("partitionBy"),
     Argument::document("sortBy"),

@@ -109,12 +109,14 @@ impl Defaults {
 }
 
 /// Whether this server can meet a stored write concern. A restored configuration may come from a
-/// larger cluster, and would refuse every write that gives none.
+/// larger cluster, and would refuse every write that gives none. Modes depend on the configuration
+/// of the set, and are checked when they are used.
 fn can_be_met(write: RawDoc<'_>) -> bool {
     write.iter().all(|part| {
         matches!(
             (part.name(), part.value()),
-            ("w", RawValue::String("majority") | RawValue::Int32(1) | RawValue::Int64(1))
+            ("w", RawValue::String(_) | RawValue::Document(_))
+                | ("w", RawValue::Int32(1) | RawValue::Int64(1))
                 | ("j", RawValue::Bool(_))
                 | ("wtimeout", RawValue::Int32(_) | RawValue::Int64(_))
         )

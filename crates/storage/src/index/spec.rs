@@ -113,6 +113,11 @@ const KNOWN: &[&str] = &[
 /// The flag of a last-modified policy in the catalog; never listed.
 const LAST_MODIFIED: &str = "lastModified";
 
+/// The document in this field.
+fn part<'d>(document: RawDoc<'d>, name: &str) -> Option<RawDoc<'d>> {
+    document.get(name)?.as_document()
+}
+
 /// Whether two filters have the same conditions, in any order.
 fn same_filters(one: Option<RawDoc<'_>>, other: Option<RawDoc<'_>>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return one == other };
@@ -554,6 +559,19 @@ impl IndexSpec {
         self.fields == other.fields
             && same_filters(self.partial_filter(), other.partial_filter())
             && same_collation(self.collation(), other.collation())
+            && self.same_over_measurements(other)
+    }
+
+    /// Whether indexes of a time series have the same key pattern and filter over measurements.
+    /// Over buckets, different ones may be stored alike: `2dsphere` as ascending, filters on other
+    /// fields than the meta field as none.
+    fn same_over_measurements(&self, other: &IndexSpec) -> bool {
+        let (one, other) = (self.document.as_doc(), other.document.as_doc());
+        let asked = (part(one, "originalSpec"), part(other, "originalSpec"));
+        let (Some(one), Some(other)) = asked else { return true };
+        let key = |asked| part(asked, "key").map(kinds::fields_of_key);
+        let filter = "partialFilterExpression";
+        key(one) == key(other) && same_filters(part(one, filter), part(other, filter))
     }
 
     /// Whether a request for `other` changes nothing: same identity, name and options.

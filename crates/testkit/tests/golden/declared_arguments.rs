@@ -5,6 +5,7 @@
 //! The first wrong field in the order of the command decides, and missing fields come last.
 
 use mayfly_commands::{Command, Handler, Names, RowFlags, registry};
+use mayfly_query::{STAGES, StageOptions, StageRow};
 use mayfly_testkit::Fixture;
 use mayfly_testkit::dialect;
 use mayfly_value::arguments::{Argument, Form, Null};
@@ -135,6 +136,62 @@ fn wrong_types_in_declared_documents_have_the_declared_codes() {
     assert!(sent > 200, "{sent}");
 }
 
+/// An argument with documents that the handler checks: a request in which one of them has these
+/// fields.
+fn with_part(declared: &Declared, argument: &Argument, fields: &str) -> String {
+    // The first field says which operation it is.
+    let kind = if argument.name == "ops" { "update: 0, " } else { "" };
+    let part = format!("{{{kind}{fields}}}");
+    let part = if argument.accepts(ty::ARRAY) { format!("[{part}]") } else { part };
+    let others = declared.command.row.arguments.iter();
+    let others = others.filter(|other| other.is_required && other.name != argument.name);
+    let others = others.map(|other| match other.name {
+        "nsInfo" => ", nsInfo: [{ns: 'test.c'}]".to_owned(),
+        "ops" => ", ops: [{insert: 0, document: {}}]".to_owned(),
+        name => format!(", {name}: {}", sample(other.form)),
+    });
+    format!(", {}: {part}{}", argument.name, others.collect::<String>())
+}
+
+#[test]
+fn wrong_fields_of_statements_have_the_declared_codes() {
+    let (fixture, mut wrong, mut sent) = (Fixture::in_memory(), Vec::new(), 0);
+    for declared in Declared::all() {
+        for argument in declared.command.row.arguments {
+            for field in argument.parts {
+                let mut check = |fields: &str, code| {
+                    let fields = with_part(&declared, argument, fields);
+                    declared.check(&fixture, &fields, code, &mut wrong);
+                    sent += 1;
+                };
+                for (type_byte, value) in VALUES {
+                    let inner = format!("{}: {value}", field.name);
+                    match refusal(field, *type_byte) {
+                        Some(code) => {
+                            check(&format!("{inner}, noField: 1"), code);
+                            check(&format!("noField: 1, {inner}"), 40415);
+                        }
+                        None if matches!(
+                            field.form,
+                            Form::Choice(_) | Form::Fields(_) | Form::Uuid
+                        ) => {}
+                        None if field.name == "update" => {}
+                        None => check(&format!("{inner}, noField: 1"), 40415),
+                    }
+                }
+                let value = sample(field.form);
+                check(&format!("{0}: {value}, {0}: {value}", field.name), 40413);
+            }
+            if argument.parts.iter().any(|field| field.is_required) {
+                let fields = with_part(&declared, argument, "");
+                declared.check(&fixture, &fields, 40414, &mut wrong);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent > 500, "{sent}");
+}
+
 #[test]
 fn numbers_beyond_their_bounds_are_refused() {
     let (fixture, mut wrong) = (Fixture::in_memory(), Vec::new());
@@ -155,6 +212,86 @@ fn numbers_beyond_their_bounds_are_refused() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Numbers that arguments are converted from, and the integers that they become.
+const NUMBERS: &[(&str, i64)] = &[
+    ("NaN", 0),
+    ("NumberDecimal('NaN')", 0),
+    ("NumberDecimal('-NaN')", 0),
+    ("1.9", 1),
+    ("-1.9", -1),
+    ("-0.9", 0),
+    ("NumberDecimal('0.5')", 0),
+    ("NumberDecimal('1.5')", 2),
+    ("NumberDecimal('2.5')", 2),
+    ("NumberDecimal('-0.51')", -1),
+    ("Infinity", i64::MAX),
+    ("-Infinity", i64::MIN),
+    ("NumberDecimal('Infinity')", i64::MAX),
+    ("NumberDecimal('-Infinity')", i64::MIN),
+    ("1e300", i64::MAX),
+    ("NumberDecimal('-1E+300')", i64::MIN),
+    ("NumberLong(2147483648)", 2_147_483_648),
+];
+
+/// Whether numbers of all types are converted to integers.
+fn converts(form: Form) -> bool {
+    match form {
+        Form::Whole => true,
+        Form::OneOf(forms) => forms.iter().any(|form| converts(*form)),
+        _ => false,
+    }
+}
+
+#[test]
+fn numbers_are_converted_before_their_bounds_are_checked() {
+    let (fixture, mut wrong, mut sent) = (Fixture::in_memory(), Vec::new(), 0);
+    for declared in Declared::all() {
+        let arguments = declared.command.row.arguments;
+        for argument in arguments.iter().filter(|argument| converts(argument.form)) {
+            let (least, most) = argument.bounds.unwrap_or((i64::MIN, i64::MAX));
+            let ends = [least, most].map(|end| (format!("NumberLong({end})"), end));
+            let numbers = NUMBERS.iter().map(|(text, number)| ((*text).to_owned(), *number));
+            for (text, number) in numbers.chain(ends) {
+                // An accepted value leaves the unknown field as the first wrong one.
+                let code = if (least..=most).contains(&number) { 40415 } else { 2 };
+                let fields = format!(", {}: {text}, noField: 1", argument.name);
+                declared.check(&fixture, &fields, code, &mut wrong);
+                sent += 1;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent > 300, "{sent}");
+}
+
+#[test]
+fn accepted_types_leave_the_next_wrong_field_to_decide() {
+    let (fixture, mut wrong, mut sent) = (Fixture::in_memory(), Vec::new(), 0);
+    for declared in Declared::all() {
+        for argument in declared.command.row.arguments {
+            let within = argument.bounds.is_none_or(|(least, most)| (least..=most).contains(&1));
+            for (type_byte, value) in VALUES {
+                let value = match argument.form {
+                    // The content decides, too.
+                    Form::Choice(_) | Form::Fields(_) | Form::Uuid | Form::OneOf(_) => continue,
+                    _ if refusal(argument, *type_byte).is_some() || !within => continue,
+                    _ => value,
+                };
+                let fields = format!(", {}: {value}, noField: 1", argument.name);
+                declared.check(&fixture, &fields, 40415, &mut wrong);
+                sent += 1;
+            }
+            let value = sample(argument.form);
+            if within && argument.null != Null::Value {
+                let fields = format!(", {}: {value}, noField: 1", argument.name);
+                declared.check(&fixture, &fields, 40415, &mut wrong);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent > 500, "{sent}");
 }
 
 #[test]
@@ -194,4 +331,76 @@ fn sample(form: Form) -> String {
         Form::Timestamp => "Timestamp(1, 1)".to_owned(),
         Form::OneOf(forms) => forms.first().map_or_else(String::new, |form| sample(*form)),
     }
+}
+
+/// A stage with declared fields, and the command in which it is sent.
+struct DeclaredStage {
+    row: &'static StageRow,
+    options: StageOptions,
+}
+
+impl DeclaredStage {
+    fn all() -> impl Iterator<Item = DeclaredStage> {
+        let rows = STAGES.iter().filter(|row| !row.is_internal);
+        rows.filter_map(|row| Some(DeclaredStage { row, options: row.options? }))
+    }
+
+    /// Sends the stage with these fields, and records an answer with another code.
+    fn check(&self, fixture: &Fixture, fields: &str, code: i32, wrong: &mut Vec<String>) {
+        let name = self.row.name;
+        for of in ["'c'", "1"] {
+            let text =
+                format!("{{aggregate: {of}, cursor: {{}}, pipeline: [{{{name}: {{{fields}}}}}]}}");
+            let reply = fixture.run("admin", &text);
+            if reply.as_doc().get("code") == Some(RawValue::Int32(code)) {
+                return;
+            }
+            if of == "1" {
+                wrong.push(format!("{text}\n  wants {code}: {}", dialect::show(reply.as_doc())));
+            }
+        }
+    }
+
+    fn unknown(&self) -> i32 {
+        self.options.codes.map_or(40415, |codes| codes.unknown.0)
+    }
+}
+
+#[test]
+fn wrong_fields_of_stages_have_the_declared_codes() {
+    let (fixture, mut wrong, mut sent) = (Fixture::in_memory(), Vec::new(), 0);
+    for stage in DeclaredStage::all() {
+        for argument in stage.options.fields {
+            for (type_byte, value) in VALUES {
+                let Some(code) = refusal(argument, *type_byte) else { continue };
+                let field = format!("{}: {value}", argument.name);
+                stage.check(&fixture, &format!("{field}, noField: 1"), code, &mut wrong);
+                let unknown = stage.unknown();
+                stage.check(&fixture, &format!("noField: 1, {field}"), unknown, &mut wrong);
+                sent += 2;
+            }
+            for field in embedded(argument.form) {
+                for (type_byte, value) in VALUES {
+                    let Some(code) = refusal(field, *type_byte) else { continue };
+                    let (outer, inner) = (argument.name, field.name);
+                    let fields = format!("{outer}: {{{inner}: {value}, noField: 1}}");
+                    stage.check(&fixture, &fields, code, &mut wrong);
+                    let fields = format!("{outer}: {{noField: 1, {inner}: {value}}}");
+                    stage.check(&fixture, &fields, 40415, &mut wrong);
+                    sent += 2;
+                }
+            }
+            if stage.options.codes.is_none() {
+                let value = sample(argument.form);
+                let fields = format!("{0}: {value}, {0}: {value}", argument.name);
+                stage.check(&fixture, &fields, 40413, &mut wrong);
+            }
+        }
+        if stage.options.fields.iter().any(|argument| argument.is_required) {
+            let own = stage.options.codes.and_then(|codes| codes.missing);
+            stage.check(&fixture, "", own.map_or(40414, |(code, _)| code), &mut wrong);
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {sent}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sent > 500, "{sent}");
 }

@@ -175,6 +175,9 @@ pub struct Argument {
     pub since: &'static str,
     /// Whether it belongs to version 1 of the stable API, as far as its command does.
     pub is_stable: bool,
+    /// The declared fields of the document, or of each document of the array, if the handler checks
+    /// them later than the command's own fields. Empty otherwise.
+    pub parts: &'static [Argument],
     types: u32,
     is_checked_by_type: bool,
 }
@@ -192,6 +195,7 @@ impl Argument {
             null_refusal: None,
             since: "",
             is_stable: true,
+            parts: &[],
             types: form.types(),
             is_checked_by_type: form.is_checked_by_type(),
         }
@@ -325,6 +329,12 @@ impl Argument {
     #[must_use]
     pub const fn unstable(self) -> Argument {
         Argument { is_stable: false, ..self }
+    }
+
+    /// The handler checks these fields of its documents.
+    #[must_use]
+    pub const fn parts(self, parts: &'static [Argument]) -> Argument {
+        Argument { parts, ..self }
     }
 
     /// Whether this is its name. Most comparisons end at the length or at the first byte.

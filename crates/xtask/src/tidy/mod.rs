@@ -2,6 +2,7 @@
 //! comment in each, words, and numbers that are in two places.
 
 mod ceilings;
+mod declared;
 mod figures;
 mod map;
 #[cfg(test)]
@@ -75,6 +76,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         }
     }
     problems.extend(thread_locals(&thread_bound));
+    problems.extend(declared::problems(&sources));
     problems.extend(counts.problems(root)?);
     problems.extend(prose::documents(root)?);
     problems.extend(figures::problems(root)?);

@@ -121,7 +121,7 @@ impl<'a> Operation<'a> {
 /// The fields of an insert.
 const INSERT: &[Argument] = &[Argument::document("document").required(), Argument::any("insert")];
 /// The fields of an update.
-const UPDATE: &[Argument] = &[
+pub(super) const UPDATE: &[Argument] = &[
     Argument::document("filter").required(),
     Argument::one_of("updateMods", &[Form::Document, Form::Array])
         .required()

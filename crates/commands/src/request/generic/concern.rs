@@ -1,8 +1,9 @@
 //! Write concerns: the durability of a write before its acknowledgement.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::Service;
 use mayfly_value::arguments::{Argument, convert::whole_number, error::wrong_type};
-use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::read_concern::PROVENANCES;
 use crate::request::Fields;
@@ -62,17 +63,26 @@ impl Unmet {
         Some(Error::bad_value(text))
     }
 
-    /// Appends `writeConcernError` of the only member of a set to the reply of a write.
-    pub(crate) fn append(self, body: RawDoc<'_>, doc: &mut DocBuilder) {
-        let concern = body.get("writeConcern").and_then(RawValue::as_document);
-        let mode = concern.and_then(|concern| concern.get("w")).and_then(RawValue::as_str);
-        let (code, text) = match self {
-            Unmet::Members => {
+    /// Appends `writeConcernError` of the only member of a set to the reply of a write, unless the
+    /// member has the tags that the mode counts.
+    #[cold]
+    pub(crate) fn append(self, service: &Service, body: RawDoc<'_>, doc: &mut DocBuilder) {
+        let default = service.defaults.get().write;
+        let own = body.get("writeConcern").and_then(RawValue::as_document);
+        let concern = own.or(default.as_ref().map(DocBuf::as_doc));
+        let mode = concern.and_then(|concern| concern.get("w")).unwrap_or(RawValue::Null);
+        let met = match self {
+            Unmet::Members => Some(false),
+            Unmet::Mode | Unmet::Tags => meets(service, mode),
+        };
+        let (code, text) = match met {
+            Some(true) => return,
+            Some(false) => {
                 let text = "Not enough data-bearing nodes".to_owned();
                 (ErrorCode::UnsatisfiableWriteConcern, text)
             }
-            Unmet::Mode | Unmet::Tags => {
-                let mode = mode.unwrap_or_default();
+            None => {
+                let mode = mode.as_str().unwrap_or_default();
                 let text = format!(
                     "No write concern mode named '{mode}' found in replica set configuration"
                 );
@@ -85,6 +95,17 @@ impl Unmet {
             doc.start_document("errInfo").append("writeConcern", concern).end();
         }
         doc.end();
+    }
+}
+
+/// Whether the only member of a set meets a `w` that names a mode or counts members by tags; `None`
+/// for an unknown mode or tag.
+pub(crate) fn meets(service: &Service, w: RawValue<'_>) -> Option<bool> {
+    let config = service.replica_set.get()?.config();
+    match w {
+        RawValue::Document(counts) => config.meets_tags(counts),
+        RawValue::String(mode) => config.meets_mode(mode),
+        _ => config.meets_mode(""),
     }
 }
 

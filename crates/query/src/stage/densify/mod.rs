@@ -29,7 +29,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::string("field").required(),
     Argument::document("range").required(),
     Argument::array("partitionByFields"),

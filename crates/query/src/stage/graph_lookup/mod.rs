@@ -79,7 +79,7 @@ macro_rules! no_string {
     };
 }
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::string("from").required().null_is_value().refused_with(40103, no_string!("from")),
     Argument::string("as").required().null_is_value().refused_with(40103, no_string!("as")),
     Argument::any("startWith").required(),
@@ -97,7 +97,7 @@ const ARGUMENTS: &[Argument] = &[
         .null_is_value()
         .refused_with(40185, "restrictSearchWithMatch must be an object, found {}"),
 ];
-const CODES: OwnCodes = OwnCodes {
+pub(crate) const CODES: OwnCodes = OwnCodes {
     unknown: (40104, "Unknown argument to $graphLookup: {}"),
     missing: Some((
         40105,

@@ -25,7 +25,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use super::sub::SubPipeline;
 use super::unwind::Unwind;
 use super::{Effect, Reads, Running, Stage, WantedDescription};
-pub(crate) use parse::parse;
+pub(crate) use parse::{ARGUMENTS, parse};
 
 /// A parsed `$lookup`.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::stage::sub::SubPipeline;
 use crate::stage::unwind::parts;
 use crate::stage::{PipelineContext, PipelineOwner, Stage};
 
-const ARGUMENTS: &[Argument] = &[
+pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::string("as").required(),
     Argument::string("from")
         .null_is_value()

@@ -19,8 +19,8 @@ pub struct SetConfig {
     pub priority: f64,
     /// The member's tags.
     pub tags: DocBuf,
-    /// The `settings` that were given; others have their defaults. None of them affects a set of
-    /// one member.
+    /// The `settings` that were given; others have their defaults. Only `getLastErrorModes`
+    /// affects a set of one member.
     pub settings: DocBuf,
 }
 
@@ -74,6 +74,25 @@ impl SetConfig {
             }
         };
         doc.append("replicaSetId", RawValue::ObjectId(set.id())).end();
+    }
+
+    /// Whether the only member meets the write concern mode of this name; `None` if the settings
+    /// define no such mode.
+    pub fn meets_mode(&self, name: &str) -> Option<bool> {
+        let modes = self.settings.as_doc().get("getLastErrorModes")?.as_document()?;
+        self.meets_tags(modes.get(name)?.as_document()?)
+    }
+
+    /// Whether the only member is enough for each tag, whose value is the number of members with
+    /// different values of it; `None` if the member does not have one of the tags.
+    pub fn meets_tags(&self, counts: RawDoc<'_>) -> Option<bool> {
+        let mut met = true;
+        for tag in counts {
+            self.tags.as_doc().get(tag.name())?;
+            let count = Number::from_value(tag.value());
+            met &= count.is_some_and(|count| count.to_f64() <= 1.0);
+        }
+        Some(met)
     }
 
     /// Builds the document of `local.system.replset`.
