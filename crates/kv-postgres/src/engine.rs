@@ -312,6 +312,12 @@ impl Engine for PostgresEngine {
         ))
     }
 
+    fn wall_ms(&self) -> KvResult<Option<i64>> {
+        let select = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
+        let row = self.store.simple_once(select)?;
+        Ok(row.first().cloned().flatten().and_then(|wall_ms| wall_ms.parse().ok()))
+    }
+
     fn stats(&self) -> EngineStats {
         let select = format!(
             "select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint from pg_class c \

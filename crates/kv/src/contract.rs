@@ -491,6 +491,12 @@ pub trait Engine: Send + Sync {
     /// Writes a consistent copy into a new folder without a flush. It can be opened as a store.
     fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
 
+    /// The wall time of the store, in milliseconds since 1970, if it has a clock of its own that
+    /// several processes share.
+    fn wall_ms(&self) -> KvResult<Option<i64>> {
+        Ok(None)
+    }
+
     /// Statistics for `serverStatus`.
     fn stats(&self) -> EngineStats;
 

@@ -79,6 +79,7 @@ engine_around! {
     fn is_nearly_full(&self) -> bool;
     fn flush(&self) -> KvResult<()>;
     fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
+    fn wall_ms(&self) -> KvResult<Option<i64>>;
     fn stats(&self) -> EngineStats;
     fn close(&self) -> KvResult<()>;
 }

@@ -17,6 +17,7 @@ mod connection;
 pub mod daemon;
 mod data_folder;
 mod database;
+mod database_clock;
 mod descriptors;
 pub mod failure;
 mod first_start;
@@ -32,6 +33,7 @@ pub mod storage_task;
 mod tls;
 
 pub use config::Config;
+pub use database_clock::DatabaseClock;
 pub use first_start::FirstStart;
 pub use start::{DRAIN, Running, StartOptions, start};
 pub use tls::{TlsMode, TlsOptions};

@@ -15,8 +15,8 @@ use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
 use mayfly_server::{
-    Config, DRAIN, Running, StartOptions, backup, healthcheck, permissions, processor, start,
-    storage_task,
+    Config, DRAIN, DatabaseClock, Running, StartOptions, backup, healthcheck, permissions,
+    processor, start, storage_task,
 };
 use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
@@ -86,9 +86,11 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
     let log = Arc::new(LogRing::default());
     let set_level = begin_log(&config, &log, &clock)?;
     let _pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
+    let clock = DatabaseClock::new(clock);
     let options = StartOptions {
         config: config.clone(),
-        clock,
+        clock: clock.clone(),
+        database_clock: Some(clock),
         log,
         argv: shown_words(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
         parsed: layers.parsed(),

@@ -28,7 +28,7 @@ pub(crate) async fn open_service(
     options: StartOptions,
     host: String,
 ) -> anyhow::Result<Arc<Service>> {
-    let StartOptions { config, clock, log, argv, parsed, background } = options;
+    let StartOptions { config, clock, database_clock, log, argv, parsed, background } = options;
     data_folder::check(&config)?;
     let archive = open_archive(&config)?;
     let descriptors = Descriptors::of_process();
@@ -36,6 +36,9 @@ pub(crate) async fn open_service(
     let engine =
         tokio::task::spawn_blocking(move || data_folder::open(&opening, descriptors.tables));
     let engine = engine.await.context("opening the data folder was interrupted")??;
+    if let Some(clock) = database_clock {
+        clock.follow(&engine)?;
+    }
     let engine_name = engine.name();
     let ops = OpRegistry::new(clock.clone());
     let store_options = StoreOptions {

@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use crate::accept::{Connected, Reception, ServedClients, accept};
 use crate::backup::LogArchive;
 use crate::config::EngineChoice;
+use crate::database_clock::DatabaseClock;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
 use crate::opening::{configure, open_service};
@@ -42,6 +43,8 @@ pub struct StartOptions {
     pub config: Config,
     /// The source of time for the whole server.
     pub clock: Arc<dyn Clock>,
+    /// The same clock, if the store sets it; tests have their own.
+    pub database_clock: Option<Arc<DatabaseClock>>,
     /// The ring that receives a copy of the log.
     pub log: Arc<LogRing>,
     /// The arguments of the process, for `getCmdLineOpts`; secrets are left out.
@@ -60,6 +63,7 @@ impl StartOptions {
         Ok(StartOptions {
             config,
             clock,
+            database_clock: None,
             log: Arc::new(LogRing::default()),
             argv: Vec::new(),
             parsed: DocBuf::empty(),

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use mayfly_base::testing::wait_until;
+use mayfly_base::{Clock, SystemClock};
 use mayfly_kv::{Engine, Guard, Keyspace, KvError, KvResult, TxnOptions};
 use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions};
 
@@ -119,4 +120,14 @@ fn one_server_owns_a_store() {
     assert!(matches!(result, Err(KvError::Fenced(_))), "{result:?}");
     assert_eq!(second.get_once(Keyspace::Record, b"2", &mut |_| ()), Ok(true));
     assert_eq!(second.get_once(Keyspace::Record, b"4", &mut |_| ()), Ok(false));
+}
+
+#[test]
+fn the_store_has_the_clock_of_the_database() {
+    let engine = PostgresEngine::open(&store::shared().url(), options()).unwrap();
+    let machine = SystemClock::new();
+    let before = machine.now_ms();
+    let wall_ms = engine.wall_ms().unwrap().unwrap();
+    // PostgreSQL runs on this machine, and its time is rounded.
+    assert!((before - 1..=machine.now_ms() + 1).contains(&wall_ms));
 }
