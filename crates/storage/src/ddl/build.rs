@@ -52,8 +52,8 @@ use crate::index::sorter::Scratch;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
-use crate::shared::set_bits;
-use crate::write::{DefinitionChange, back_off, covered_keys, duplicate_key, most_tries};
+use crate::shared::{back_off, set_bits};
+use crate::write::{DefinitionChange, covered_keys, duplicate_key, most_tries};
 
 /// The largest amount of memory for notes.
 const NOTES_BYTES: usize = 16 << 20;

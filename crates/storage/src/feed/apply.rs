@@ -17,7 +17,8 @@ use crate::index::kinds::entry_keys;
 use crate::record::error::from_kv;
 use crate::record::layout::{catalog_key, decode_stored, decode_unique_value, prefixed};
 use crate::record::{IdKey, Record, RecordKey};
-use crate::write::{back_off, most_tries};
+use crate::shared::back_off;
+use crate::write::most_tries;
 
 /// The most documents in one transaction.
 const UNIT_DOCUMENTS: usize = if cfg!(test) { 5 } else { 256 };

@@ -3,8 +3,10 @@
 //! Each store keeps copies in memory. What is decided here is decided by rows of the engine, so
 //! that stores in other processes decide the same.
 
+mod back_off;
 mod bits;
 mod sequence;
 
+pub(crate) use back_off::back_off;
 pub(crate) use bits::set_bits;
 pub(crate) use sequence::Sequence;

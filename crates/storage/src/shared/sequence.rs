@@ -15,6 +15,7 @@ use mayfly_kv::{Engine, Guard, Keyspace, KvError, KvResult, Txn, TxnOptions};
 use mayfly_work::current;
 use parking_lot::Mutex;
 
+use super::back_off::back_off;
 use crate::record::error::from_kv;
 
 /// The first number of a sequence without a row.
@@ -23,7 +24,7 @@ const FIRST: u64 = 1;
 const LAST: u64 = i64::MAX as u64;
 /// How often a reservation is tried again after a conflict, or when the result of its commit is
 /// unknown.
-const MAX_TRIES: usize = 100;
+const MAX_TRIES: u32 = 100;
 
 /// A sequence, and the range of its numbers that this store has reserved.
 pub(crate) struct Sequence {
@@ -99,10 +100,12 @@ impl Sequence {
             Ok(first..end)
         };
         let mut result = added();
-        for _ in 0..MAX_TRIES {
+        for tries in 1..=MAX_TRIES {
             if !matches!(result, Err(KvError::CommitUnknown(_) | KvError::Conflict)) {
                 break;
             }
+            // Another thread, which has to end its commit, may need the processor.
+            back_off(tries);
             result = added();
         }
         let range = result.map_err(from_kv)?;

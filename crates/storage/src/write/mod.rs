@@ -39,4 +39,4 @@ pub use unit::WriteUnit;
 pub(crate) use unit::{covered_keys, duplicate_key, key_error};
 pub use within::UnitCollections;
 pub use writer::{WriteOptions, Writer};
-pub(crate) use writer::{back_off, most_tries, wait_for_build};
+pub(crate) use writer::{most_tries, wait_for_build};

@@ -24,6 +24,7 @@ use crate::catalog::{Collection, Core};
 use crate::isolation::{Effects, Pending, ReadView};
 use crate::policy::TtlStats;
 use crate::record::error::from_kv;
+use crate::shared::back_off;
 
 /// How often a write is retried after a conflict before the client gets the error.
 const MAX_RETRIES: u32 = 10_000;
@@ -433,16 +434,4 @@ pub(crate) fn wait_for_build(delay: Duration) {
 /// Pauses while the engine makes room.
 pub(super) fn pause_on_full_disk() {
     current::wait(|| std::thread::sleep(FULL_DISK_PAUSE));
-}
-
-/// Pauses before a retry; longer with each try.
-pub(crate) fn back_off(tries: u32) {
-    if tries < 4 {
-        std::thread::yield_now();
-    } else {
-        let cap = 50u64 << tries.min(9);
-        let micros = rand::random_range(cap / 4..=cap);
-        // The other writer may be a transaction, whose next statement also needs a thread.
-        current::wait(|| std::thread::sleep(Duration::from_micros(micros.min(20_000))));
-    }
 }
