@@ -1,15 +1,15 @@
 //! `$backupCursor`: the files of a consistent copy of the store, for programs that copy them.
 //!
 //! ```text
-//! { metadata: { backupId: UUID, dbpath: "/data/_tmp/backup-..", oplogStart: { ts, t }, oplogEnd: { ts, t }, checkpointTimestamp } }
+//! { metadata: { backupId, dbpath, oplogStart: { ts, t }, oplogEnd: { ts, t }, checkpointTimestamp } }
 //! { filename: "/data/_tmp/backup-../000012.sst", fileSize: NumberLong(..) }
 //! ..
 //! ```
 //!
-//! The stage of Percona Server names files of the data folder that stay as they are while the cursor
-//! is open. Here they are in a folder of their own, `dbpath`, which is removed when the cursor is
-//! closed: by `killCursors`, or when no `getMore` came for `cursorTimeoutMillis` (ten minutes). The
-//! copy contains all commits up to `checkpointTimestamp`, and needs no extension.
+//! The stage of Percona Server names files of the data folder that stay as they are while the
+//! cursor is open. Here they are in a folder of their own, `dbpath`, which is removed when the
+//! cursor is closed: by `killCursors`, or when no `getMore` came for `cursorTimeoutMillis` (ten
+//! minutes). The copy contains all commits up to `checkpointTimestamp`, and needs no extension.
 
 use std::ops::ControlFlow;
 
