@@ -90,6 +90,8 @@ pub struct Store {
     pub(crate) log_fed_rebuilds: AtomicU64,
     pub(crate) visit_hook: VisitHook,
     pub(crate) paced: PacedPolicies,
+    /// The mark of the point of the backup cursor that is open.
+    pub(crate) cursor_point: parking_lot::Mutex<Weak<()>>,
     /// Called after each unit of a visit.
     #[cfg(test)]
     pub(crate) between_units: parking_lot::Mutex<Option<Box<dyn Fn() + Send>>>,
@@ -155,6 +157,7 @@ impl Store {
             log_fed_rebuilds: AtomicU64::new(0),
             visit_hook: VisitHook::default(),
             paced: PacedPolicies::default(),
+            cursor_point: parking_lot::Mutex::default(),
             #[cfg(test)]
             between_units: parking_lot::Mutex::default(),
             #[cfg(test)]

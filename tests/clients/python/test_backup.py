@@ -478,3 +478,33 @@ def test_engines_without_files_refuse_a_backup(tmp_path):
     with server(tmp_path / "data", *options) as one, pytest.raises(OperationFailure) as failed:
         one.client.admin.command("backup", to="daily")
     assert failed.value.code == 115
+
+
+def test_other_programs_copy_the_files_of_a_backup_cursor(source, tmp_path):
+    fill(source.client)
+    expected = hashes(source.client)
+    admin = source.client.admin
+    with source.client.start_session() as session, admin.aggregate([{"$backupCursor": {}}], session=session) as cursor:
+        metadata = cursor.next()["metadata"]
+        assert metadata["checkpointTimestamp"] == metadata["oplogEnd"]["ts"] >= metadata["oplogStart"]["ts"]
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        source.client.shop.orders.drop()
+        files = [cursor.next() for _ in os.listdir(metadata["dbpath"])]
+        for file in files:
+            assert os.path.getsize(file["filename"]) == file["fileSize"]
+            shutil.copy2(file["filename"], copy / os.path.relpath(file["filename"], metadata["dbpath"]))
+        # It stays open, and excludes another one.
+        assert cursor.alive and cursor.cursor_id
+        more = admin.command({"getMore": cursor.cursor_id, "collection": "$cmd.aggregate"}, session=session)
+        assert more["cursor"]["nextBatch"] == [] and more["cursor"]["id"] == cursor.cursor_id
+        with pytest.raises(OperationFailure) as failed:
+            admin.aggregate([{"$backupCursor": {}}])
+        assert failed.value.code == 50886
+        assert len(source.checkpoints()) == 1
+    until(lambda: source.checkpoints() == [])
+    with server(copy) as copied:
+        assert hashes(copied.client) == expected
+    with admin.aggregate([{"$backupCursor": {}}, {"$match": {"filename": {"$regex": "CURRENT$"}}}]) as cursor:
+        assert cursor.next()["fileSize"] > 0
+    until(lambda: source.checkpoints() == [])

@@ -39,7 +39,6 @@ const fn absent_and_outside_transactions(name: &'static str, absence: Absence) -
 
 /// Stages that are not available.
 pub const ABSENT: &[AbsentStage] = &[
-    absent("$backupCursor", Absence::Missing),
     absent("$backupCursorExtend", Absence::Missing),
     absent("$operationMetrics", Absence::Missing),
     absent("$rerank", Absence::Missing),

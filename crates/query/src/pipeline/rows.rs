@@ -13,9 +13,10 @@ use super::row::{StageConcern, StageRow, last, row, short, source as of_source};
 use crate::change::STREAM_ARGUMENTS;
 use crate::language::StageShape;
 use crate::stage::{
-    Needs, bucket, bucket_auto, cluster, count, densify, documents, facet, fill, filter, fused,
-    geo_near, graph_lookup, group, lookup, map_reduce, merge, out, project, redact, reshape,
-    sample, sort, sort_by_count, source, split_event, union_with, unwind, window, window_fields,
+    Needs, backup_cursor, bucket, bucket_auto, cluster, count, densify, documents, facet, fill,
+    filter, fused, geo_near, graph_lookup, group, lookup, map_reduce, merge, out, project, redact,
+    reshape, sample, sort, sort_by_count, source, split_event, union_with, unwind, window,
+    window_fields,
 };
 use crate::timeseries::{show_buckets, unpack};
 
@@ -312,6 +313,19 @@ pub const STAGES: &[StageRow] = &[
             Needs::Options,
         ),
         source::local_sessions,
+    )
+    .unstable()
+    .independent()
+    .not_in_transactions()
+    .concern(StageConcern::Local),
+    of_source(
+        (
+            "$backupCursor",
+            "Lists the files of a consistent copy, which stay while the cursor is open",
+            "4.2",
+            Needs::Cluster(Action::Backup),
+        ),
+        backup_cursor::parse,
     )
     .unstable()
     .independent()

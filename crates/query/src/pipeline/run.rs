@@ -314,7 +314,8 @@ impl PipelineRun {
             let idle = match &self.input {
                 Input::Changes(stream) => stream.is_idle(),
                 Input::Log(scan) => scan.is_idle() && !scan.is_over(),
-                Input::Plan(_) | Input::Source(_) | Input::Shared(..) | Input::Counted(..) => false,
+                Input::Source(source) => source.is_idle(),
+                Input::Plan(_) | Input::Shared(..) | Input::Counted(..) => false,
             };
             if idle {
                 break;

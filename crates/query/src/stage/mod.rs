@@ -5,6 +5,7 @@
 //! the next stage, as borrowed bytes. A [`StageContext`] gives access to the store. A [`Source`]
 //! provides documents that come from no collection.
 
+pub(crate) mod backup_cursor;
 pub(crate) mod bucket;
 pub(crate) mod bucket_auto;
 pub(crate) mod cluster;

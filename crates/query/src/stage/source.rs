@@ -84,6 +84,11 @@ pub(crate) trait RunningSource: Send {
 
     /// Whether no document is known to follow.
     fn is_over(&self) -> bool;
+
+    /// Whether there is no document now, although the source is not over.
+    fn is_idle(&self) -> bool {
+        false
+    }
 }
 
 /// A source over documents in memory.

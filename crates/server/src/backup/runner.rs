@@ -229,6 +229,8 @@ impl Job {
             sizes.push((file, local, size.len()));
         }
         transfer.set_total(total);
+        let begun = OpProgress { message: PHASE, done: 0, total };
+        self.op.update_info(|info| info.progress = Some(begun));
         let mut added = Added::default();
         for (file, local, size) in sizes {
             let content = match file.number {

@@ -304,6 +304,8 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         ("admin", None, doc! { "$changeStream": { "allChangesForCluster": true } }, "RWXY"),
         ("admin", None, doc! { "$currentOp": {} }, USERS),
         ("admin", None, doc! { "$currentOp": { "allUsers": true } }, "MAXY"),
+        // An extension of the role "backup". An open cursor excludes others, whatever their rights.
+        ("admin", None, doc! { "$backupCursor": {} }, "BXY"),
         ("admin", None, doc! { "$listLocalSessions": {} }, USERS),
         ("admin", None, doc! { "$listLocalSessions": { "allUsers": true } }, "MGAXY"),
         ("config", Some("system.sessions"), doc! { "$listSessions": {} }, USERS),

@@ -43,6 +43,8 @@ pub struct BackupPoint {
     engine: Arc<dyn Engine>,
     clock: Arc<dyn Clock>,
     used_micros: AtomicI64,
+    /// Exists while this is the point of a backup cursor.
+    of_cursor: Option<Arc<()>>,
 }
 
 /// A collection at the time of a point.
@@ -57,6 +59,11 @@ pub struct CollectionAtPoint {
 }
 
 impl BackupPoint {
+    /// Whether this is the point of a backup cursor.
+    pub fn is_of_cursor(&self) -> bool {
+        self.of_cursor.is_some()
+    }
+
     /// The folder of the files.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -136,11 +143,32 @@ impl Store {
             engine: self.engine.clone(),
             clock: self.clock.clone(),
             used_micros: AtomicI64::new(ended),
+            of_cursor: None,
         };
         // After an error the point removes what was written.
         let files = files.map_err(from_kv)?;
         point.check()?;
         Ok(point.with_files(files))
+    }
+
+    /// The point of a backup cursor, of which there is one at a time.
+    ///
+    /// # Errors
+    /// 50886 while there is another one; errors of [`Store::backup_point`].
+    pub fn backup_point_of_cursor(&self, op: &OpCtx) -> Result<BackupPoint> {
+        let own = Arc::new(());
+        {
+            let mut present = self.cursor_point.lock();
+            if present.strong_count() > 0 {
+                let text =
+                    "The existing backup cursor must be closed before $backupCursor can succeed.";
+                return Err(Error::new(ErrorCode(50886), text));
+            }
+            *present = Arc::downgrade(&own);
+        }
+        let mut point = self.backup_point(op)?;
+        point.of_cursor = Some(own);
+        Ok(point)
     }
 
     fn collections_at_rest(&self) -> Vec<CollectionAtPoint> {
