@@ -48,4 +48,4 @@ pub use ingest::SCRATCH_FOLDER;
 pub use open_error::OpenError;
 pub use options::RocksOptions;
 pub use room::{RESERVE_FILE, has_room};
-pub use upgrade::OlderFormat;
+pub use upgrade::{OlderFormat, copy_by_links};

@@ -101,7 +101,7 @@ impl Drop for OpenFolder {
 }
 
 /// Takes the lock that RocksDB takes when it opens the folder.
-fn lock(folder: &Path) -> Result<File, OpenError> {
+pub(crate) fn lock(folder: &Path) -> Result<File, OpenError> {
     let path = folder.join("LOCK");
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|error| OpenError::of_file(&path, &error))?;

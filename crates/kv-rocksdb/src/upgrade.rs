@@ -59,6 +59,35 @@ pub(crate) fn report(from: u32, older: OlderFormat) {
     );
 }
 
+/// Copies the files of a store that no process has open into a new folder. Tables, which never
+/// change, become links.
+///
+/// # Errors
+/// [`OpenError::InUse`], and errors of the file system.
+pub fn copy_by_links(folder: &Path, to: &Path) -> Result<(), OpenError> {
+    let _ours = crate::store::lock(folder)?;
+    copy_files(folder, to).map_err(|error| OpenError::of_file(to, &error))
+}
+
+fn copy_files(folder: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !entry.file_type()?.is_file() || NOT_DATA.iter().any(|other| name == *other) {
+            continue;
+        }
+        let copy = to.join(&name);
+        if name.to_string_lossy().ends_with(".sst") {
+            fs::hard_link(entry.path(), &copy)?;
+        } else {
+            fs::copy(entry.path(), &copy)?;
+            File::open(&copy)?.sync_all()?;
+        }
+    }
+    File::open(to)?.sync_all()
+}
+
 /// Keeps the files of the folder.
 fn keep(folder: &Path) -> Result<(), OpenError> {
     let (kept, unfinished) = (folder.join(kept_folder()), folder.join("before-format.new"));
@@ -70,22 +99,7 @@ fn keep(folder: &Path) -> Result<(), OpenError> {
                 Ok(()) | Err(_) => {}
             }
         }
-        fs::create_dir(&unfinished)?;
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if !entry.file_type()?.is_file() || NOT_DATA.iter().any(|other| name == *other) {
-                continue;
-            }
-            let copy = unfinished.join(&name);
-            if name.to_string_lossy().ends_with(".sst") {
-                fs::hard_link(entry.path(), &copy)?;
-            } else {
-                fs::copy(entry.path(), &copy)?;
-                File::open(&copy)?.sync_all()?;
-            }
-        }
-        File::open(&unfinished)?.sync_all()?;
+        copy_files(folder, &unfinished)?;
         fs::rename(&unfinished, &kept)?;
         File::open(folder)?.sync_all()
     };

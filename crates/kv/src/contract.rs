@@ -463,11 +463,8 @@ pub trait Engine: Send + Sync {
 
     /// Keeps the engine's files as they are, so that another program can copy them: writes what is
     /// buffered, begins no compaction, and deletes no file. Returns whether running compactions
-    /// have ended; the caller calls again until they have. The caller does not write until it has
-    /// called [`Engine::release_files`].
-    ///
-    /// # Errors
-    /// Errors of the engine; the files must be released then, too.
+    /// have ended; the caller calls again until they have, and does not write until it has called
+    /// [`Engine::release_files`], also after an error.
     fn hold_files(&self) -> KvResult<bool> {
         Ok(true)
     }
@@ -477,8 +474,7 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Whether the disk is nearly full: transactions that put records or index entries are refused,
-    /// and optional data should be deleted.
+    /// Whether the disk is nearly full, so that transactions that put records or entries are refused.
     fn is_nearly_full(&self) -> bool {
         false
     }
@@ -491,8 +487,7 @@ pub trait Engine: Send + Sync {
     /// Writes a consistent copy into a new folder without a flush. It can be opened as a store.
     fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
 
-    /// The wall time of the store, in milliseconds since 1970, if it has a clock of its own that
-    /// several processes share.
+    /// The time of the store's own clock, if it has one, in milliseconds since 1970.
     fn wall_ms(&self) -> KvResult<Option<i64>> {
         Ok(None)
     }

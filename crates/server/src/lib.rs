@@ -11,6 +11,7 @@ pub mod audit;
 pub mod backup;
 #[doc = include_str!("../../../ARCHITECTURE.md")]
 pub mod architecture {}
+pub mod check;
 mod client;
 pub mod config;
 mod connection;

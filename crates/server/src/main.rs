@@ -15,7 +15,7 @@ use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
 use mayfly_server::{
-    Config, DRAIN, DatabaseClock, Running, StartOptions, backup, healthcheck, permissions,
+    Config, DRAIN, DatabaseClock, Running, StartOptions, backup, check, healthcheck, permissions,
     processor, start, storage_task,
 };
 use mayfly_service::LogVerbosity;
@@ -54,6 +54,7 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         Some(Task::Restore(flags)) => {
             return ended(backup::restore::run(flags, &mut std::io::stdout()));
         }
+        Some(Task::Check(flags)) => return ended(check::run(flags, &mut std::io::stdout())),
         Some(Task::Storage { .. }) | None => {}
     }
     let environment: Vec<(String, String)> = std::env::vars_os()
@@ -82,11 +83,10 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         permissions::restrict_new_files();
     }
     allocators::adapt(mayfly_service::usable_memory());
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let clock = DatabaseClock::new(Arc::new(SystemClock::new()));
     let log = Arc::new(LogRing::default());
-    let set_level = begin_log(&config, &log, &clock)?;
+    let set_level = begin_log(&config, &log, clock.clone())?;
     let _pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
-    let clock = DatabaseClock::new(clock);
     let options = StartOptions {
         config: config.clone(),
         clock: clock.clone(),
@@ -142,9 +142,9 @@ async fn serve(
 fn begin_log(
     config: &Config,
     ring: &Arc<LogRing>,
-    clock: &Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
 ) -> anyhow::Result<impl Fn(&LogVerbosity) + Send + Sync + 'static> {
-    let layer = LogLayer::open(&config.log, ring, clock, config.verbosity)?;
+    let layer = LogLayer::open(&config.log, ring, &clock, config.verbosity)?;
     let set_level = layer.level_setter();
     let subscriber = tracing_subscriber::registry().with(layer);
     tracing::subscriber::set_global_default(subscriber).context("cannot install the log")?;

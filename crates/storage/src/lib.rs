@@ -5,6 +5,7 @@
 
 mod backup;
 mod catalog;
+mod check;
 mod ddl;
 mod empty_timestamps;
 mod feed;
@@ -37,6 +38,7 @@ pub use backup::{
 pub use catalog::{
     Attached, Capped, Collection, Core, History, Index, Settings, UseCounter, VisibleIndexes,
 };
+pub use check::{CheckedStore, FaultyPart, StoreFault};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, RenameTarget, Replacement, TempMark,

@@ -8,6 +8,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::backup::restore::RestoreFlags;
 use crate::backup::task::BackupFlags;
+use crate::check::CheckFlags;
 use crate::failure::{Failure, FailureKind};
 
 /// A server that speaks MongoDB's wire protocol and expires documents on time.
@@ -200,6 +201,8 @@ pub enum Task {
     Backup(BackupFlags),
     /// Make a data folder from a backup
     Restore(RestoreFlags),
+    /// Check a data folder that no server has open
+    Check(CheckFlags),
     /// Make or look at a store in PostgreSQL
     Storage {
         /// What to do with it
