@@ -270,12 +270,13 @@ impl Error {
             },
             Error::Store { problem, .. } => match problem {
                 StoreProblem::DiskFull => ErrorCode::OutOfDiskSpace,
-                StoreProblem::AccessDenied => ErrorCode::Unauthorized,
-                StoreProblem::CredentialsRejected | StoreProblem::CredentialsExpired => {
-                    ErrorCode::AuthenticationFailed
-                }
                 StoreProblem::NoConditionalWrites => ErrorCode::CommandNotSupported,
-                StoreProblem::NoBucket | StoreProblem::Other => ErrorCode::OperationFailed,
+                // The codes of failed logins are about the client's user, not about the server's.
+                StoreProblem::AccessDenied
+                | StoreProblem::CredentialsRejected
+                | StoreProblem::CredentialsExpired
+                | StoreProblem::NoBucket
+                | StoreProblem::Other => ErrorCode::OperationFailed,
             },
         }
     }
