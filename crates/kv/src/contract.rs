@@ -474,7 +474,7 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Whether the disk is nearly full, so that transactions that put records or entries are refused.
+    /// Whether the disk is nearly full, so that transactions that put records are refused.
     fn is_nearly_full(&self) -> bool {
         false
     }
