@@ -292,7 +292,9 @@ class Python(Suite):
         self.venv = cached(self.name, [requirements], sys.version, install)
 
     def command(self):
-        return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"], {}
+        # Data folders of tests that passed are removed: all of them together have gigabytes.
+        kept = ("-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1")
+        return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *kept], {}
 
     def counts(self, text):
         lines = [line for line in text.splitlines() if re.search(r"\bin [\d.]+s", line)]

@@ -31,7 +31,9 @@ class Server:
 
     def start(self):
         self.log.unlink(missing_ok=True)
-        command = [BINARY, "--dbpath", self.folder, "--port", "0", "--logpath", self.log, *self.arguments]
+        # The reserve of the disk is a file in each folder.
+        common = ("--port", "0", "--diskReserveMB", "16")
+        command = [BINARY, "--dbpath", self.folder, *common, "--logpath", self.log, *self.arguments]
         self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.DEVNULL, env=ENVIRONMENT)
         self.uri = f"mongodb://127.0.0.1:{self.port()}"
         self.client = MongoClient(self.uri, directConnection=True, serverSelectionTimeoutMS=PATIENCE_SECS * 1000)
