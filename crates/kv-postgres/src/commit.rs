@@ -169,8 +169,8 @@ fn send_together(
 }
 
 /// What became of a commit of one statement, by the replies to ROLLBACK and to the statement. If
-/// ROLLBACK was refused, the statement was committed or is part of a transaction that will not be,
-/// and only the token tells.
+/// ROLLBACK was refused, the statement was either committed, or it is part of a transaction that
+/// will not be. The commit's token decides which.
 fn outcome(rolled_back: Result<(), Failure>, written: Result<(), Failure>) -> Sent {
     match (rolled_back, written) {
         (Ok(()), Ok(())) => Sent::Applied,

@@ -69,6 +69,8 @@ impl Store {
             new.put(txn)?;
             // They are those of the other store.
             txn.delete(Keyspace::Catalog, catalog_key::BACKUPS, Guard::Checked).map_err(from_kv)?;
+            txn.delete(Keyspace::Catalog, catalog_key::REPLAYED, Guard::Checked)
+                .map_err(from_kv)?;
             match mark.map(Mark::to_document) {
                 Some(mark) => {
                     let key = catalog_key::SUSPENDED;

@@ -210,14 +210,12 @@ impl Replay {
     }
 
     /// Ends the replay and closes the store and its engine. Transactions whose last entry did not
-    /// come are not applied.
+    /// come are not applied. The position stays until [`Store::become_restored`]: a restore that is
+    /// interrupted before that replays again, and must not apply an entry twice.
     ///
     /// # Errors
     /// Errors of the engine.
     pub fn finish(self) -> Result<()> {
-        self.store.change(|txn, _| {
-            txn.delete(Keyspace::Catalog, catalog_key::REPLAYED, Guard::Checked).map_err(from_kv)
-        })?;
         self.store.close()
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 
 use mayfly_base::{Clock, Namespace};
-use mayfly_kv::{ChaosEngine, ChaosOptions};
+use mayfly_kv::{ChaosEngine, ChaosOptions, EngineWrapper};
 use mayfly_value::bson::{DateTime, Document, doc};
 
 use super::*;
@@ -379,5 +379,43 @@ fn what_cannot_be_replayed_is_an_error() {
         let error = replay.apply(entry(case.clone()).as_doc()).unwrap_err();
         assert_eq!(error.code().0, code, "{case}: {error}");
         assert_eq!(replay.position(), 0);
+    }
+}
+
+/// An engine that can be used after it was closed.
+struct Lasting(Arc<dyn Engine>);
+
+impl EngineWrapper for Lasting {
+    fn inner(&self) -> &dyn Engine {
+        &*self.0
+    }
+
+    fn close(&self) -> mayfly_kv::KvResult<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_finished_replay_can_be_run_again() {
+    let engine: Arc<dyn Engine> = Arc::new(Lasting(testing::memory()));
+    let f = testing::open(engine.clone(), testing::clock());
+    f.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    let uuid = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap().uuid();
+    let uuid = mayfly_value::bson::Uuid::from_bytes(uuid);
+    drop(f);
+    let entry = |increment, op, object: Document| {
+        let ts = mayfly_value::bson::Timestamp { time: u32::MAX / 2, increment };
+        DocBuf::from_bson(
+            &doc! { "op": op, "ns": "d.c", "ui": uuid, "o": object, "o2": { "_id": 1 }, "ts": ts },
+        )
+    };
+    let entries = [
+        entry(1, "u", doc! { "$v": 2, "diff": { "u": { "a": 1 } } }),
+        entry(2, "d", doc! { "_id": 1 }),
+    ];
+    for _ in 0..2 {
+        let mut replay = Replay::open(engine.clone(), filters()).unwrap();
+        entries.iter().for_each(|entry| replay.apply(entry.as_doc()).unwrap());
+        replay.finish().unwrap();
     }
 }
