@@ -205,16 +205,19 @@ def test_a_replay_that_is_killed_begins_again(source, tmp_path):
         source.client.t.c.create_index("x")
     at = moment(source)
     wait_for_archive(source)
-    command = [BINARY, *map(str, words(source, tmp_path / "restored", at))]
+    folder = tmp_path / "restored"
+    command = [BINARY, *map(str, words(source, folder, at))]
     for _ in range(10):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
         time.sleep(random.random() * 1.5)
         process.kill()
-        if process.wait() == 0:
+        process.wait()
+        complete = not (folder / "RESTORE_UNFINISHED").exists() and (folder / "CURRENT").exists()
+        if complete:
             break
-    if process.returncode != 0:
+    if not complete:
         # Without a target it goes on with the one that was begun.
-        restore(source, tmp_path / "restored")
+        restore(source, folder)
     with server(tmp_path / "restored") as restored:
         assert hashes(restored.client) == hashes(source.client)
 
