@@ -3,7 +3,7 @@
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::decimal::Decimal;
-use mayfly_value::{DocBuilder, RawValue, ValueBuf, check_size, ty};
+use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf, check_size, ty};
 use rquickjs::object::Filter;
 use rquickjs::{Array, Coerced, Object, String as Text, Value};
 
@@ -15,11 +15,34 @@ pub(crate) fn value_of<'js>(prelude: &Prelude<'js>, value: Value<'js>) -> Result
         return Ok(RawValue::Null.to_owned());
     }
     let mut out = DocBuilder::new();
-    let mut writer = Writer { prelude, out: &mut out };
+    let mut writer = Writer { prelude, out: &mut out, numbers: Numbers::Doubles };
     writer.append("", &value, ValueContext::default())?;
     let document = out.finish();
     let first = document.as_doc().get("").unwrap_or(RawValue::Null);
     Ok(first.to_owned())
+}
+
+/// Converts a command of the shell's program, for this database. `undefined` becomes null within
+/// the command; an option that is `undefined` is omitted.
+pub(crate) fn command<'js>(
+    prelude: &Prelude<'js>,
+    command: &Object<'js>,
+    database: &str,
+) -> Result<DocBuf> {
+    let mut out = DocBuilder::new();
+    let mut writer = Writer { prelude, out: &mut out, numbers: Numbers::Shortest };
+    writer.append_fields(command, 0)?;
+    out.append("$db", database);
+    Ok(out.finish())
+}
+
+/// The type of numbers without a fraction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    /// Doubles, except in fields that were integers.
+    Doubles,
+    /// 32-bit integers, as far as they fit.
+    Shortest,
 }
 
 /// The place of a value that is being converted.
@@ -33,6 +56,7 @@ struct ValueContext {
 struct Writer<'p, 'js, 'o> {
     prelude: &'p Prelude<'js>,
     out: &'o mut DocBuilder,
+    numbers: Numbers,
 }
 
 impl<'js> Writer<'_, 'js, '_> {
@@ -49,7 +73,12 @@ impl<'js> Writer<'_, 'js, '_> {
         } else if value.is_null() {
             self.out.append(name, RawValue::Null);
         } else if value.is_undefined() {
-            self.out.append(name, RawValue::Undefined);
+            let value = match self.numbers {
+                Numbers::Doubles => RawValue::Undefined,
+                Numbers::Shortest if context.depth <= 1 => return Ok(()),
+                Numbers::Shortest => RawValue::Null,
+            };
+            self.out.append(name, value);
         } else if let Some(array) = value.as_array() {
             self.append_array(name, array, context.depth)?;
         } else if let Some(object) = value.as_object() {
@@ -64,7 +93,11 @@ impl<'js> Writer<'_, 'js, '_> {
 
     fn append_number(&mut self, name: &str, number: f64, was_integer: bool) {
         let integer = number as i32;
-        if was_integer && f64::from(integer) == number {
+        let may_be_integer = match self.numbers {
+            Numbers::Doubles => was_integer,
+            Numbers::Shortest => number != 0.0 || number.is_sign_positive(),
+        };
+        if may_be_integer && f64::from(integer) == number {
             self.out.append(name, integer);
         } else {
             self.out.append(name, number);
@@ -96,9 +129,16 @@ impl<'js> Writer<'_, 'js, '_> {
                 return self.append_kind(name, &kind, depth);
             }
         }
+        self.out.start_document(name);
+        self.append_fields(object, depth)?;
+        self.out.end();
+        Ok(())
+    }
+
+    /// Appends the fields of an object.
+    fn append_fields(&mut self, object: &Object<'js>, depth: usize) -> Result<()> {
         let integers: Option<String> = self.done(object.get(self.prelude.integers.clone()))?;
         let integers: Vec<&str> = integers.iter().flat_map(|names| names.split('\0')).collect();
-        self.out.start_document(name);
         for key in object.own_keys::<Text<'js>>(Filter::new().string().enum_only()) {
             let key = self.done(key)?;
             let value: Value<'js> = self.done(object.get(key.clone()))?;
@@ -110,7 +150,6 @@ impl<'js> Writer<'_, 'js, '_> {
             let was_integer = integers.contains(&field.as_str());
             self.append(&field, &value, ValueContext { depth: depth + 1, was_integer })?;
         }
-        self.out.end();
         Ok(())
     }
 
@@ -151,6 +190,7 @@ impl<'js> Writer<'_, 'js, '_> {
                 return Ok(());
             }
             ty::CODE => RawValue::Code(&text),
+            ty::DOUBLE => RawValue::Double(number(&first)),
             ty::INT32 => RawValue::Int32(number(&first) as i32),
             ty::TIMESTAMP => RawValue::Timestamp(
                 (number(&first) as u64) << 32 | u64::from(number(&second) as u32),

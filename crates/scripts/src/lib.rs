@@ -16,6 +16,8 @@
 //! network, modules, or clock except `Date`. The crate does not know operators: they parse their
 //! arguments and call [`Script`]. Its unsafe code is in [`allocator`] and [`prelude`].
 //!
+//! A [`Program`] is another use of the interpreter: a script of an operator, in a shell (`shell`).
+//!
 //! Values: 32-bit integers and doubles are numbers, and numbers are returned as doubles; a field of
 //! a document keeps its integer type while its value is an integer. Other types are objects
 //! (`NumberLong`, `ObjectId`, ...) created in `prelude.js`.
@@ -25,6 +27,7 @@ mod from_js;
 mod limits;
 mod prelude;
 mod sandbox;
+mod shell;
 mod to_js;
 mod watch;
 
@@ -37,6 +40,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue, ValueBuf};
 use mayfly_work::current::current;
 
 pub use limits::ScriptLimits;
+pub use shell::{Program, ProgramFailure, ShellHost};
 
 use sandbox::{CallInputs, Sandbox, Source};
 

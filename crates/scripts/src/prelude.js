@@ -546,5 +546,5 @@ export default (function (mustEnd, pause, md5) {
     emitted = [];
     return pairs;
   };
-  return { make, classify, compile, fold, collect, emit, integers, plain, wellFormed: (text) => apply(wellFormedText, text, []) };
+  return { make, classify, compile, define, fold, collect, emit, integers, plain, wellFormed: (text) => apply(wellFormedText, text, []) };
 });

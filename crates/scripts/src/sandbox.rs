@@ -33,6 +33,23 @@ pub(crate) struct Prelude<'js> {
     pub(crate) plain: Object<'js>,
 }
 
+impl<'js> Prelude<'js> {
+    /// The functions in the object that the prelude returns.
+    pub(crate) fn of(object: &Object<'js>) -> rquickjs::Result<Prelude<'js>> {
+        Ok(Prelude {
+            make: object.get("make")?,
+            fold: object.get("fold")?,
+            collect: object.get("collect")?,
+            emit: object.get("emit")?,
+            compile: object.get("compile")?,
+            classify: object.get("classify")?,
+            well_formed: object.get("wellFormed")?,
+            integers: object.get("integers")?,
+            plain: object.get("plain")?,
+        })
+    }
+}
+
 /// The inputs of one call.
 pub(crate) struct CallInputs<'d> {
     /// The value of `this` and `obj`.
@@ -198,18 +215,7 @@ impl Sandbox {
     }
 
     fn prelude<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Prelude<'js>> {
-        let object = self.prelude.clone().restore(ctx)?;
-        Ok(Prelude {
-            make: object.get("make")?,
-            fold: object.get("fold")?,
-            collect: object.get("collect")?,
-            emit: object.get("emit")?,
-            compile: object.get("compile")?,
-            classify: object.get("classify")?,
-            well_formed: object.get("wellFormed")?,
-            integers: object.get("integers")?,
-            plain: object.get("plain")?,
-        })
+        Prelude::of(&self.prelude.clone().restore(ctx)?)
     }
 }
 
@@ -255,7 +261,7 @@ pub(crate) fn thrown(ctx: &Ctx<'_>, error: &rquickjs::Error) -> Error {
 
 /// The text of an exception, such as `ReferenceError: x is not defined`; for a value that is not an
 /// error, the reference's text.
-fn description(thrown: &Value<'_>) -> String {
+pub(crate) fn description(thrown: &Value<'_>) -> String {
     let text = |value: &Value<'_>| value.get::<Coerced<String>>().map(|text| text.0).ok();
     let Some(object) = thrown.as_object().filter(|_| thrown.is_error()) else {
         return match text(thrown) {
@@ -283,6 +289,6 @@ fn failure(text: &str) -> Error {
     Error::new(ErrorCode::JSInterpreterFailure, text)
 }
 
-fn out_of_memory() -> Error {
+pub(crate) fn out_of_memory() -> Error {
     failure("Out of memory")
 }

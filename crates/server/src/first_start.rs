@@ -3,7 +3,8 @@
 //! Containers configure it by the variables of the reference's image: `MONGO_INITDB_ROOT_USERNAME`
 //! and `MONGO_INITDB_ROOT_PASSWORD` (each also with the suffix `_FILE`, for a file that contains
 //! the value), and `MONGO_INITDB_DATABASE`, the initial database of scripts. Scripts are the files
-//! `*.sh` and `*.js` of a folder (`init.folder`), in the order of their names.
+//! `*.sh` and `*.js` of a folder (`init.folder`), in the order of their names. mongosh runs `*.js`
+//! if it is installed, otherwise the built-in shell.
 //!
 //! 1. A marker file in the data folder records that the first start has begun. A server that finds
 //!    the marker of an earlier start does not start.
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use mayfly_commands::{Incoming, Next, dispatch};
+use mayfly_scripts::{Program, ProgramFailure};
 use mayfly_service::{Connection, Service};
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
@@ -28,6 +30,7 @@ use zeroize::Zeroizing;
 use crate::Config;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
+use crate::shell_host::LocalHost;
 
 /// The marker file in the data folder during the first start.
 pub(crate) const NOTE: &str = "first-start";
@@ -35,6 +38,8 @@ pub(crate) const NOTE: &str = "first-start";
 const USER: &str = "MONGO_INITDB_ROOT_USERNAME";
 const PASSWORD: &str = "MONGO_INITDB_ROOT_PASSWORD";
 const DATABASE: &str = "MONGO_INITDB_DATABASE";
+/// The reference's shell.
+const SHELL: &str = "mongosh";
 
 /// The actions of the first start.
 #[derive(Clone, Debug, Default)]
@@ -166,17 +171,19 @@ impl FirstStart {
     }
 
     fn run_script(&self, script: &Path, port: u16) -> anyhow::Result<()> {
-        let port = port.to_string();
-        let shell = ["mongosh", "--quiet", "--host", "127.0.0.1", "--port", &port];
+        let number = port.to_string();
+        let shell = [SHELL, "--quiet", "--host", "127.0.0.1", "--port", &number];
         let mut command;
         if script.extension().is_some_and(|end| end == "sh") {
             // The same as the reference's image: a shell with the client's command in `mongo`.
             command = Command::new("bash");
             command.arg("-ec").arg("mongo=(\"${@:2}\"); . \"$1\"").arg("bash").arg(script);
             command.args(shell);
-        } else {
+        } else if is_installed(SHELL) {
             command = Command::new(shell[0]);
             command.args(&shell[1..]).arg(&self.database).arg(script);
+        } else {
+            return self.run_built_in(script, port);
         }
         // A server that the script starts is not the process in the background.
         command.env_remove(crate::daemon::MARK);
@@ -190,6 +197,26 @@ impl FirstStart {
             false => bail!("it ended with {status}"),
         }
     }
+
+    /// Runs a script in the built-in shell.
+    fn run_built_in(&self, script: &Path, port: u16) -> anyhow::Result<()> {
+        let source = fs::read_to_string(script).context("it cannot be read")?;
+        let folder = script.parent().unwrap_or(Path::new("."));
+        let name = script.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let host = LocalHost::connect(port, folder)?;
+        let (folder, database) = (folder.to_string_lossy().into_owned(), self.database.clone());
+        let ended = Program { name, folder, source, database }.run(host);
+        ended.map_err(|ProgramFailure { exception, place }| match place {
+            Some(place) => anyhow!("{place}: {exception}"),
+            None => anyhow!(exception),
+        })
+    }
+}
+
+/// Whether a program is in one of the folders of `PATH`.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 fn failure(advice: &str) -> Failure {

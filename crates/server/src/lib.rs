@@ -29,6 +29,7 @@ mod peer;
 pub mod permissions;
 mod processes;
 pub mod processor;
+mod shell_host;
 mod start;
 pub mod storage_task;
 mod tls;

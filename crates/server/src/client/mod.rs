@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-pub(crate) use uri::Uri;
+pub(crate) use uri::{Uri, UriUser};
 
 /// The time limit of connecting.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -73,6 +73,25 @@ impl Client {
     /// # Errors
     /// [`ServerError`]; errors of the network.
     pub(crate) fn run(&mut self, command: RawDoc<'_>) -> anyhow::Result<DocBuf> {
+        let found = self.reply(command)?;
+        let reply = found.as_doc();
+        if reply.get("ok") == Some(RawValue::Double(1.0)) {
+            return Ok(found);
+        }
+        let text = reply.get("errmsg").and_then(RawValue::as_str);
+        let code = match reply.get("code") {
+            Some(RawValue::Int32(code)) => code,
+            _ => 0,
+        };
+        let message = text.unwrap_or("the server answers with an error").to_owned();
+        Err(anyhow!(ServerError { code, message }))
+    }
+
+    /// Runs a command; returns the reply, also one with an error.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    pub(crate) fn reply(&mut self, command: RawDoc<'_>) -> anyhow::Result<DocBuf> {
         let length = BEFORE_DOCUMENT + command.as_bytes().len();
         let mut message = Vec::with_capacity(length);
         for word in [i32::try_from(length)?, 1, 0, OP_MSG, 0] {
@@ -91,18 +110,7 @@ impl Client {
         let mut rest = vec![0; length - 4];
         self.stream.read_exact(&mut rest)?;
         let reply = RawDoc::new(&rest[BEFORE_DOCUMENT - 4..]).context("the reply is invalid")?;
-        match reply.get("ok") {
-            Some(RawValue::Double(1.0)) => Ok(reply.to_owned()),
-            _ => {
-                let text = reply.get("errmsg").and_then(RawValue::as_str);
-                let code = match reply.get("code") {
-                    Some(RawValue::Int32(code)) => code,
-                    _ => 0,
-                };
-                let message = text.unwrap_or("the server answers with an error").to_owned();
-                Err(anyhow!(ServerError { code, message }))
-            }
-        }
+        Ok(reply.to_owned())
     }
 }
 

@@ -27,6 +27,11 @@ pub(crate) struct UriUser {
 }
 
 impl Uri {
+    /// The server at a port of this machine, without a login.
+    pub(crate) fn local(port: u16) -> Uri {
+        Uri { host: "127.0.0.1".to_owned(), port, user: None, tls: false, ca_file: None }
+    }
+
     /// Parses a connection string. Errors do not contain it, because it may have a password.
     ///
     /// # Errors

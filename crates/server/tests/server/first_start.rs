@@ -123,3 +123,90 @@ fn strangers_send_little_and_do_not_stay() {
         ok(patient, hello.clone());
     }
 }
+
+/// A server that runs the scripts of a folder in the built-in shell, and what it printed.
+fn built_in(scripts: &Path, folder: &Path) -> (Option<i32>, String, String) {
+    let mut command = command(folder, &[USER, PASSWORD]);
+    // There is no mongosh.
+    command.env("PATH", "/usr/bin:/bin");
+    let options = ["--port", "0", "--initFolder", scripts.to_str().unwrap(), "--dbpath"];
+    let output = command.args(options).arg(folder.join("data")).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// Scripts as compose files have them: each checks its own effects, and throws where they differ.
+#[test]
+fn usual_scripts_run_without_mongosh() {
+    let folder = tempfile::tempdir().unwrap();
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/init_scripts");
+    fs::write(folder.path().join("secret"), "from a file\n").unwrap();
+    let secret = folder.path().join("secret");
+    let variables = [
+        USER,
+        PASSWORD,
+        ("APP_DATABASE", "app"),
+        ("APP_USER", "app"),
+        ("SECRET_FILE", secret.to_str().unwrap()),
+    ];
+    let mut command = command(folder.path(), &variables);
+    command.env("PATH", "/usr/bin:/bin");
+    let server = Server::start_by(command, &folder.path().join("data"), &["--initFolder", scripts]);
+    let mut client = server.connect();
+    ok_login(&mut client, "root", "admin", "hunter2");
+    let count = |client: &mut _, db: &str, name: &str| {
+        ok(client, doc! { "count": name, "$db": db }).get_i32("n").unwrap()
+    };
+    for (db, name, n) in [
+        ("blog", "posts", 2),
+        ("legacy", "users", 3),
+        ("hr", "people", 1),
+        ("stock", "items", 2500),
+        ("waits", "c", 1),
+        ("strict", "settings", 2),
+        ("end", "c", 1),
+    ] {
+        assert_eq!(count(&mut client, db, name), n, "{db}.{name}");
+    }
+    ok_login(&mut server.connect(), "app", "app", "secret");
+    ok_login(&mut server.connect(), "files", "files", "from a file");
+}
+
+#[test]
+fn the_built_in_shell_says_where_a_script_failed_and_what_it_lacks() {
+    for (source, parts) in [
+        (
+            "\n\nprint('begun');\ndb.c.insertOne({ _id: 1 });\ndb.c.insertOne({ _id: 1 });",
+            &["a.js:5: MongoServerError: E11000 duplicate key error"][..],
+        ),
+        (
+            "db.c.watch()",
+            &["a.js:1: ", "db.collection.watch() is not part of the built-in shell", "mongosh"],
+        ),
+        ("db.c.frobnicate(1)", &["db.c.frobnicate() is not part of the built-in shell"]),
+        ("sh.addShard('x')", &["sh.addShard() is not part of the built-in shell"]),
+        ("require('os')", &["require('os') is not part of"]),
+        ("connect('mongodb://db.example.com/x')", &["connects to its own server only"]),
+        ("let x = ;", &["SyntaxError", "a.js:1"]),
+        ("throw new Error('own')", &["a.js:1: Error: own"]),
+        ("quit(3)", &["quit(3)"]),
+        ("undeclared.x", &["a.js:1: ReferenceError: undeclared is not defined"]),
+        (
+            "db.getSiblingDB('admin').auth('root', 'wrong')",
+            &["MongoServerError: Authentication failed"],
+        ),
+        ("let a = {}; a.a = a; db.c.insertOne(a)", &["Exceeded depth limit"]),
+        ("(function f() { f(); })()", &["a.js:1: ", "stack"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let scripts = folder.path().join("scripts");
+        fs::create_dir(&scripts).unwrap();
+        fs::write(scripts.join("a.js"), source).unwrap();
+        let (status, printed, said) = built_in(&scripts, folder.path());
+        assert_eq!(status, Some(1), "{source}: {said}");
+        for part in parts {
+            assert!(said.contains(part), "{source}: {said}");
+        }
+        assert_eq!(printed.lines().any(|line| line == "begun"), source.contains("begun"));
+    }
+}
