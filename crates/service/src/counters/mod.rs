@@ -4,5 +4,6 @@ mod histogram;
 pub mod metrics;
 pub mod top;
 
+pub use histogram::LatencyHistogram;
 pub use metrics::Metrics;
 pub use top::Top;

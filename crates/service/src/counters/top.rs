@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::counters::histogram::Histogram;
+use crate::counters::histogram::{Histogram, LatencyHistogram, Range, SharedHistogram};
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ pub struct Done {
 }
 
 impl Namespace {
-    fn add(&mut self, done: Done) {
+    fn add(&mut self, done: Done, range: Range) {
         let used = Usage { micros: done.micros, count: 1 };
         self.used.0[done.kind as usize].add(used);
         let at = match done.kind {
@@ -134,7 +134,7 @@ impl Namespace {
             Use::Commands => 2,
         };
         self.latencies.sums[at].add(used);
-        self.latencies.histograms[at].add(done.micros);
+        self.latencies.histograms[at].add(range);
         self.latencies.scans += i64::from(done.scan != Scan::None);
         self.latencies.ending_scans += i64::from(done.scan == Scan::Ending);
     }
@@ -144,20 +144,25 @@ impl Namespace {
 #[derive(Default)]
 pub struct Latency {
     micros: AtomicI64,
-    count: AtomicI64,
+    histogram: SharedHistogram,
 }
 
 impl Latency {
-    fn add(&self, micros: i64) {
+    fn add(&self, micros: i64, range: Range) {
         self.micros.fetch_add(micros, Ordering::Relaxed);
-        self.count.fetch_add(1, Ordering::Relaxed);
+        self.histogram.add(range);
+    }
+
+    /// The present histogram.
+    pub fn histogram(&self) -> LatencyHistogram {
+        self.histogram.get(self.micros.load(Ordering::Relaxed))
     }
 
     /// The current count and time.
     pub fn get(&self) -> Usage {
         Usage {
             micros: self.micros.load(Ordering::Relaxed),
-            count: self.count.load(Ordering::Relaxed),
+            count: i64::try_from(self.histogram().count()).unwrap_or(i64::MAX),
         }
     }
 }
@@ -183,13 +188,14 @@ impl Top {
         done: Done,
         exists: impl Fn(&str) -> bool,
     ) {
-        let micros = done.micros;
-        match done.kind {
-            Use::Queries | Use::GetMore => self.reads.add(micros),
-            Use::Commands if done.reads => self.reads.add(micros),
-            Use::Insert | Use::Update | Use::Remove => self.writes.add(micros),
-            Use::Commands => self.commands.add(micros),
-        }
+        let range = Range::of(done.micros);
+        let latency = match done.kind {
+            Use::Queries | Use::GetMore => &self.reads,
+            Use::Commands if done.reads => &self.reads,
+            Use::Insert | Use::Update | Use::Remove => &self.writes,
+            Use::Commands => &self.commands,
+        };
+        latency.add(done.micros, range);
         let Some((db, collection)) = namespace else { return };
         // Joined on the stack: names are short, and a known namespace needs no allocation.
         let mut joined = [0u8; mayfly_base::limits::MAX_NAMESPACE_BYTES];
@@ -201,9 +207,9 @@ impl Top {
         let Ok(text) = std::str::from_utf8(text) else { return };
         let mut namespaces = self.namespaces.lock();
         if let Some(entry) = namespaces.get_mut(text) {
-            entry.add(done);
+            entry.add(done, range);
         } else if exists(text) {
-            namespaces.entry(text.into()).or_default().add(done);
+            namespaces.entry(text.into()).or_default().add(done, range);
         }
     }
 

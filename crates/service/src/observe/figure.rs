@@ -90,6 +90,8 @@ pub struct Figure {
     pub shown: Representation,
     /// Its description; for [`FigureKind::Expected`], why it is not a metric.
     pub help: &'static str,
+    /// Whether samples keep its history.
+    history: bool,
     read: Read,
 }
 
@@ -109,6 +111,11 @@ impl Figure {
     /// The names of its labels, in the order of its path.
     pub fn labels(&self) -> impl Iterator<Item = &'static str> {
         self.place.split('.').filter_map(label)
+    }
+
+    /// Whether samples keep its history: all metrics, except those with very many labels.
+    pub fn has_history(&self) -> bool {
+        self.history && self.kind != FigureKind::Expected
     }
 
     /// Whether this is its path in `serverStatus`; any value matches a label.
@@ -144,7 +151,7 @@ const fn draft(
     help: &'static str,
 ) -> Draft {
     let (unit, shown, read) = (Unit::Count, Representation::Long, Read::One(|_| 0));
-    Draft(Figure { place, name, kind, unit, shown, help, read })
+    Draft(Figure { place, name, kind, unit, shown, help, history: true, read })
 }
 
 /// A row of a counter.
@@ -169,6 +176,11 @@ impl Draft {
 
     pub(super) const fn shown(self, shown: Representation) -> Draft {
         Draft(Figure { shown, ..self.0 })
+    }
+
+    /// Samples do not keep its history.
+    pub(super) const fn without_history(self) -> Draft {
+        Draft(Figure { history: false, ..self.0 })
     }
 
     /// Represented as an int32.

@@ -14,15 +14,22 @@
 //! in serverStatus            { opcounters: { insert: 17, ... } }
 //! ```
 //!
+//! [`Samples`] keeps the history of the figures, for plots.
+//!
 //! Rows are read through a [`Reading`], which reads each costly source once for all rows. Text and
 //! other state that is not a number is not in the table; `serverStatus` adds it.
 
 mod figure;
 mod reading;
 mod rows;
+mod samples;
 mod section;
 
+pub use crate::counters::LatencyHistogram;
 pub use figure::{Figure, FigureKind, Points, Representation, Unit};
 pub use reading::Reading;
 pub use rows::figures;
+pub use samples::{
+    LATENCY_QUANTILES, MAX_SERIES, MAX_SERIES_OF_A_ROW, STEP_MICROS, Samples, Series, Window,
+};
 pub use section::Section;

@@ -16,12 +16,14 @@ pub(super) const ROWS: &[Figure] = &[
         "mayflydb_commands_failed_total",
         "Commands that failed, by command, without commands that never ran.",
     )
+    .without_history()
     .each(|r, out| commands(r, out, |counts| counts.failed.get())),
     counter(
         "metrics.commands.{command}.total",
         "mayflydb_commands_total",
         "Commands that ran, by command, without commands that never ran.",
     )
+    .without_history()
     .each(|r, out| commands(r, out, |counts| counts.total.get())),
     counter(
         "metrics.changeStreams.logEntriesRead",
