@@ -91,6 +91,7 @@ mod tests {
     use crate::ddl::put_collection;
     use crate::isolation::ReadView;
     use crate::testing;
+    use crate::ttl::DueCount;
 
     /// A data folder of an older server: names of its collections are changed without the checks.
     struct Folder {
@@ -157,7 +158,11 @@ mod tests {
         store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
         assert_eq!(stored(&store, &op, "d.b"), 1);
         let status = store
-            .ttl_status(&op, &store.collection(&ReadView::now(), &namespace("d.b")).unwrap())
+            .ttl_status(
+                &op,
+                &store.collection(&ReadView::now(), &namespace("d.b")).unwrap(),
+                DueCount::All,
+            )
             .unwrap();
         let error = status[0].last_error.as_deref().unwrap();
         assert_eq!(error, "'ttl.archive.collection' must be another collection than d.b");

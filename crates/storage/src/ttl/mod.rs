@@ -26,7 +26,7 @@ pub use census::Census;
 pub use monitor::TtlMonitor;
 pub use pass::PassState;
 pub use report::VisitReport;
-pub use status::PolicyStatus;
+pub use status::{DueCount, PolicyStatus};
 
 pub use crate::policy::TtlStats;
 pub use crate::write::{ArchivePlace, ArchiveSink};

@@ -1,7 +1,8 @@
 //! The status of policies: `$ttlStats` and `ttlStatus` (expiry contract, section 9, T-74).
 //!
 //! Due documents are counted by the same scan that a visit makes, so that the reported lag is
-//! exact.
+//! exact. A count of a million takes a third of a second; [`DueCount::UpTo`] limits it. The scan
+//! begins with the oldest documents, so a limited count knows the oldest due one, too.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,6 +28,16 @@ const BATCH_ENTRIES: usize = 10_000;
 /// A cutoff after all dates, with which the scan also visits buckets that are not due.
 const ANY: i64 = i64::MAX;
 
+/// How many due documents are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DueCount {
+    /// All.
+    All,
+    /// The count of a policy ends after this many index entries (or records, for a policy without
+    /// an index).
+    UpTo(usize),
+}
+
 /// The status of a policy.
 #[derive(Clone, Debug)]
 pub struct PolicyStatus {
@@ -40,6 +51,8 @@ pub struct PolicyStatus {
     pub kind: &'static str,
     /// The number of documents, or buckets, that are due.
     pub due: i64,
+    /// Whether the count ended at its limit, so that more may be due; `None` without a limit.
+    pub due_is_limit: Option<bool>,
     /// When the oldest of them became due, in milliseconds since 1970.
     pub due_since: Option<i64>,
     /// When the next one will be due, in milliseconds since 1970.
@@ -80,6 +93,9 @@ impl PolicyStatus {
             }
         }
         out.append("kind", self.kind).append("due", self.due);
+        if let Some(is_limit) = self.due_is_limit {
+            out.append("dueIsLimit", is_limit);
+        }
         out.append("oldestOverdueSecs", number(self.oldest_overdue_secs()));
         out.append("nextDue", self.next_due.map_or(RawValue::Null, RawValue::Date));
         out.append("deleted", self.deleted).start_document("skipped");
@@ -126,6 +142,10 @@ struct Due {
     next: Option<i64>,
     /// Documents that were counted; a document may have several entries.
     seen: HashSet<RecordKey>,
+    /// The number of entries that may still be read.
+    left: usize,
+    /// Whether the count ended because none were left.
+    is_limit: bool,
 }
 
 impl Store {
@@ -134,12 +154,17 @@ impl Store {
     /// # Errors
     /// 175 when the collection is dropped meanwhile; errors of the engine and of the operation's
     /// deadline.
-    pub fn ttl_status(&self, op: &OpCtx, collection: &Collection) -> Result<Vec<PolicyStatus>> {
+    pub fn ttl_status(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        count: DueCount,
+    ) -> Result<Vec<PolicyStatus>> {
         let mut statuses = Vec::new();
         let rules = self.ttl_params().rules();
         for policy in collection.ready_policies() {
             let Some(rule) = Rule::now(collection, policy.id, rules) else { continue };
-            statuses.push(self.policy_status(op, collection, &rule)?);
+            statuses.push(self.policy_status(op, collection, &rule, count)?);
         }
         Ok(statuses)
     }
@@ -149,10 +174,15 @@ impl Store {
         op: &OpCtx,
         collection: &Collection,
         rule: &Rule,
+        count: DueCount,
     ) -> Result<PolicyStatus> {
         let moment = self.moment();
         let now_micros = self.clock.monotonic_micros();
-        let mut due = Due::default();
+        let left = match count {
+            DueCount::All => usize::MAX,
+            DueCount::UpTo(limit) => limit.max(1),
+        };
+        let mut due = Due { left, ..Due::default() };
         let mut next_due: Option<i64> = None;
         for range in rule.policy().due_ranges(moment) {
             self.count_due(op, collection, rule, range.clone(), moment, &mut due)?;
@@ -180,6 +210,7 @@ impl Store {
             expire_after_secs: policy.listed_secs(),
             kind: rule.kind_name(),
             due: due.count,
+            due_is_limit: (count != DueCount::All).then_some(due.is_limit),
             due_since: due.since,
             next_due,
             deleted: runtime.deleted(),
@@ -205,16 +236,18 @@ impl Store {
         let holding = collection.holding();
         let by_entries = rule.has_one_entry_each() && holding.is_empty();
         let mut keys = KeySet::default();
-        loop {
+        while !due.is_limit {
             op.check()?;
             collection.check_alive()?;
             rule.check_alive()?;
             let snapshot = self.latest()?;
             let mut found: Vec<(Vec<u8>, RecordKey)> = Vec::new();
-            let limit = ScanLimit::rows(BATCH_ENTRIES);
+            let limit = ScanLimit::rows(BATCH_ENTRIES.min(due.left));
             let scanned =
                 rule.scan(&snapshot, collection, &range, limit, ANY, &mut |position, key| {
-                    if by_entries && due.since.is_some() {
+                    due.left = due.left.saturating_sub(1);
+                    // The first entry is the oldest one.
+                    if by_entries && (due.since.is_some() || !found.is_empty()) {
                         due.count += 1;
                     } else {
                         found.push((position.to_vec(), key.to_vec()));
@@ -240,10 +273,12 @@ impl Store {
                 }
             }
             match scanned {
-                ScanResult::Exhausted => return Ok(()),
+                ScanResult::Exhausted => break,
                 ScanResult::Paused(last) => range = range.after(&last, rule.direction()),
             }
+            due.is_limit = due.left == 0;
         }
+        Ok(())
     }
 
     /// When the document of the first entry after the due ones will be due.
@@ -290,7 +325,7 @@ impl Store {
     pub fn due_by_policy(&self, op: &OpCtx) -> Result<Vec<(String, String, i64)>> {
         let mut found = Vec::new();
         for collection in self.collections(None).iter().filter(|it| !it.is_temporary()) {
-            match self.ttl_status(op, collection) {
+            match self.ttl_status(op, collection, DueCount::All) {
                 Err(_) if collection.is_dropped() => {}
                 Err(error) => return Err(error),
                 Ok(statuses) => {
@@ -306,12 +341,18 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::ttl_status`].
-    pub fn append_ttl_status(&self, op: &OpCtx, reply: &mut DocBuilder) -> Result<()> {
+    pub fn append_ttl_status(
+        &self,
+        op: &OpCtx,
+        count: DueCount,
+        reply: &mut DocBuilder,
+    ) -> Result<()> {
         let (mut due, mut deleted, mut rate) = (0i64, 0i64, 0f64);
+        let mut is_limit = false;
         let mut overdue: Option<f64> = None;
         let mut policies: Vec<DocBuf> = Vec::new();
         for collection in self.collections(None).iter().filter(|it| !it.is_temporary()) {
-            let statuses = match self.ttl_status(op, collection) {
+            let statuses = match self.ttl_status(op, collection, count) {
                 Err(error) if collection.is_dropped() => {
                     tracing::debug!(%error, "a collection was dropped during ttlStatus");
                     continue;
@@ -320,6 +361,7 @@ impl Store {
             };
             for status in statuses {
                 due += status.due;
+                is_limit |= status.due_is_limit == Some(true);
                 deleted += status.deleted;
                 rate += status.rate_per_sec;
                 if let Some(secs) = status.oldest_overdue_secs() {
@@ -342,9 +384,11 @@ impl Store {
             reply.end();
         }
         reply.start_document("totals").append("policies", policies.len() as i64);
-        reply
-            .append("due", due)
-            .append("oldestOverdueSecs", overdue.map_or(RawValue::Null, RawValue::Double));
+        reply.append("due", due);
+        if count != DueCount::All {
+            reply.append("dueIsLimit", is_limit);
+        }
+        reply.append("oldestOverdueSecs", overdue.map_or(RawValue::Null, RawValue::Double));
         reply.append("deleted", deleted).append("ratePerSec", rate).end();
         Ok(())
     }

@@ -6,6 +6,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Host, cached_plans};
 use mayfly_service::QuerySetting;
 use mayfly_storage::Collection;
+use mayfly_storage::ttl::DueCount;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::not_on_views;
@@ -125,7 +126,7 @@ impl Host for ServerHost<'_, '_> {
 
     fn ttl_stats(&self) -> Result<Vec<DocBuf>> {
         let Some(collection) = self.described.collection() else { return Ok(Vec::new()) };
-        let statuses = self.ctx.service.store.ttl_status(self.ctx.op, collection)?;
+        let statuses = self.ctx.service.store.ttl_status(self.ctx.op, collection, DueCount::All)?;
         let documents = statuses.iter().map(|status| {
             let mut document = DocBuilder::new();
             status.append_to(&mut document);
