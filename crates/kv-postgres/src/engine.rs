@@ -16,6 +16,7 @@ use tokio_postgres::Row;
 use crate::connection::{Connector, Params};
 use crate::cursor::{column, flag, number, optional_column};
 use crate::failure::Failure;
+use crate::figures;
 use crate::held::{HeldSessions, MAX_AGE, PostgresHeld};
 use crate::open_error::OpenError;
 use crate::opening::{Openings, Waits};
@@ -319,15 +320,8 @@ impl Engine for PostgresEngine {
     }
 
     fn stats(&self) -> EngineStats {
-        let select = format!(
-            "select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint from pg_class c \
-             join pg_namespace n on n.oid = c.relnamespace \
-             where n.nspname = '{}' and c.relkind = 'r'",
-            self.store.schema
-        );
-        let row = self.store.simple_once(&select).unwrap_or_default();
-        let bytes = row.first().cloned().flatten().and_then(|bytes| bytes.parse().ok());
-        EngineStats { disk_bytes: bytes.unwrap_or(0), ..EngineStats::default() }
+        let row = self.store.simple_once(&figures::select(&self.store.schema));
+        figures::stats(&row.unwrap_or_default())
     }
 
     fn close(&self) -> KvResult<()> {

@@ -21,6 +21,7 @@ mod connection;
 mod cursor;
 mod engine;
 mod failure;
+mod figures;
 mod held;
 mod inspect;
 mod large;

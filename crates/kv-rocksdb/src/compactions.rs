@@ -4,11 +4,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use mayfly_base::clock::{Clock, SystemClock};
 use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
 use mayfly_work::current;
 use rocksdb::properties;
 
+use crate::counts::Counts;
 use crate::options;
 use crate::room::{self, CompactionRoom};
 use crate::store::Store;
@@ -43,6 +45,19 @@ impl Default for CompactionWatch {
     }
 }
 
+/// The wait of a commit for compactions.
+pub(crate) struct Stall<'s> {
+    counts: &'s Counts,
+    clock: &'s SystemClock,
+    since: i64,
+}
+
+impl Drop for Stall<'_> {
+    fn drop(&mut self) {
+        self.counts.stalled(self.clock.monotonic_micros() - self.since);
+    }
+}
+
 impl Store {
     /// Notes whether compactions have room again after one has failed.
     pub(crate) fn look_at_compactions(&self) {
@@ -61,6 +76,7 @@ impl Store {
             return Ok(());
         }
         let errors = self.background_errors();
+        let _stall = self.begin_stall();
         let failed = current::wait(|| {
             for _ in 0..MAX_STALL_POLLS {
                 std::thread::sleep(STALL_POLL);
@@ -111,6 +127,12 @@ impl Store {
         self.repeat_mark();
         current::wait(|| std::thread::sleep(STALL_POLL));
         Ok(())
+    }
+
+    /// Counts a commit that waits for compactions, with the time until the value is dropped.
+    pub(crate) fn begin_stall(&self) -> Stall<'_> {
+        let clock = self.health.clock();
+        Stall { counts: &self.counts, clock, since: clock.monotonic_micros() }
     }
 
     /// Whether compactions have failed since the last check. If they fail repeatedly, the store is

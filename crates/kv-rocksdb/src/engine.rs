@@ -8,17 +8,18 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use mayfly_base::clock::{Clock, SystemClock};
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
-    CacheStats, Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange,
-    Keyspace, KvError, KvResult, SweepEnd, Txn, TxnOptions, is_retired,
+    Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError,
+    KvResult, SweepEnd, Txn, TxnOptions, is_retired,
 };
 use parking_lot::RwLock;
 use rocksdb::{CompactOptions, FlushOptions, Range, properties};
 
 use crate::checkpoint;
+use crate::counts::Counts;
+use crate::figures::{self, SlowFigures};
 use crate::health::read_failed;
 use crate::held::RocksHeld;
 use crate::ingest::RocksIngest;
-use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::RocksOptions;
 use crate::record_cache::{AsOf, CacheLookup};
@@ -47,6 +48,8 @@ pub struct RocksEngine {
     clock: SystemClock,
     conflicts: Arc<ConflictTracker>,
     disk: Arc<DiskState>,
+    counts: Arc<Counts>,
+    slow_figures: SlowFigures,
 }
 
 /// The state of the store.
@@ -67,7 +70,8 @@ impl RocksEngine {
         options: RocksOptions,
     ) -> std::result::Result<Arc<RocksEngine>, OpenError> {
         let disk = Arc::<DiskState>::default();
-        let store = Arc::new(Store::open(folder, &options, disk.clone())?);
+        let counts = Arc::<Counts>::default();
+        let store = Arc::new(Store::open(folder, &options, disk.clone(), counts.clone())?);
         Ok(Arc::new(RocksEngine {
             state: RwLock::new(StoreState::Open(store)),
             folder: folder.to_owned(),
@@ -76,6 +80,8 @@ impl RocksEngine {
             clock: SystemClock::new(),
             conflicts: ConflictTracker::new(),
             disk,
+            counts,
+            slow_figures: SlowFigures::default(),
         }))
     }
 
@@ -131,7 +137,7 @@ impl RocksEngine {
         if !matches!(*state, StoreState::AwaitingReopen) {
             return;
         }
-        match Store::open(&self.folder, &self.options, self.disk.clone()) {
+        match Store::open(&self.folder, &self.options, self.disk.clone(), self.counts.clone()) {
             Ok(store) => {
                 tracing::info!("the store was reopened; writes are accepted again");
                 *state = StoreState::Open(Arc::new(store));
@@ -153,6 +159,7 @@ impl Engine for RocksEngine {
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
+        self.counts.begin();
         let store = if options.read_only { self.store()? } else { self.writable()? };
         Ok(Box::new(match options.read_only {
             true => RocksTxn::reader(store),
@@ -170,6 +177,7 @@ impl Engine for RocksEngine {
         key: &[u8],
         see: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool> {
+        self.counts.begin();
         let store = self.store()?;
         let offer = match keyspace {
             Keyspace::Record => match store.records.lookup(key, AsOf::Latest) {
@@ -304,30 +312,10 @@ impl Engine for RocksEngine {
     }
 
     fn stats(&self) -> EngineStats {
-        let Ok(store) = self.store() else { return EngineStats::default() };
-        let (mut readers, mut disk_bytes, mut written_bytes) = (0, 0, 0);
-        for keyspace in Keyspace::ALL {
-            let family = store.family(keyspace);
-            let figure = |name| store.db.property_int_value_cf(&family, name).ok().flatten();
-            readers += figure(properties::ESTIMATE_TABLE_READERS_MEM).unwrap_or(0);
-            disk_bytes += figure(properties::TOTAL_SST_FILES_SIZE).unwrap_or(0);
-            let text = store.db.property_value_cf(&family, properties::CFSTATS_NO_FILE_HISTOGRAM);
-            written_bytes += written_by_compaction(&text.ok().flatten().unwrap_or_default());
+        match self.store() {
+            Ok(store) => figures::read(&store, &self.slow_figures, &self.clock),
+            Err(_) => EngineStats::default(),
         }
-        // Memtables are charged to the cache, so its usage includes them.
-        let cached = store.shared.cache.get_usage() as u64;
-        let memtable_bytes = store.shared.buffers.get_usage() as u64;
-        let record_bytes = store.records.bytes() as u64;
-        let memory_bytes = cached + record_bytes + readers;
-        let caches = Some(CacheStats {
-            block_bytes: cached.saturating_sub(memtable_bytes),
-            memtable_bytes,
-            record_bytes,
-            table_bytes: readers,
-        });
-        let log_bytes = log_tail::bytes(&store.folder);
-        let room = Some(store.room.stats());
-        EngineStats { memory_bytes, disk_bytes, written_bytes, log_bytes, room, caches }
     }
 
     fn close(&self) -> KvResult<()> {
@@ -346,14 +334,4 @@ impl Engine for RocksEngine {
         }
         store.sync()
     }
-}
-
-/// RocksDB reports the bytes written by flushes and compactions only as text, in GB with two
-/// decimals.
-fn written_by_compaction(text: &str) -> u64 {
-    let gigabytes = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Cumulative compaction: "))
-        .and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
-    (gigabytes.unwrap_or(0.0) * f64::from(1 << 30)) as u64
 }

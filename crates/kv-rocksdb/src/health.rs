@@ -41,6 +41,10 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    pub(crate) fn clock(&self) -> &SystemClock {
+        &self.clock
+    }
+
     /// Whether writes are allowed.
     pub(crate) fn check(&self) -> KvResult<()> {
         match (self.fenced.get(), self.stalled.get()) {

@@ -18,11 +18,14 @@
 //!   `record_cache`.
 //! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`; bulk
 //!   loading: `ingest`.
+//! * Statistics: `figures`; what is counted for them: `counts`.
 
 mod checkpoint;
 mod compactions;
+mod counts;
 mod cursor;
 mod engine;
+mod figures;
 mod format;
 mod group_sync;
 mod health;

@@ -104,12 +104,6 @@ impl LogFile {
     }
 }
 
-/// Total size of the logs in a folder, as far as they can be read.
-pub(crate) fn bytes(folder: &Path) -> u64 {
-    let files = log_files(folder).unwrap_or_default();
-    files.values().filter_map(|path| fs::metadata(path).ok()).map(|metadata| metadata.len()).sum()
-}
-
 /// Cuts the logs of a folder that no process has open. `lock` ensures that before the first cut.
 pub(crate) fn cut<L>(
     folder: &Path,

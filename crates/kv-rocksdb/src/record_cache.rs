@@ -37,6 +37,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
+use crate::counts;
+
 /// Length of a record's key: collection, number. Other keys are not cached.
 const KEY_BYTES: usize = 16;
 /// Memory for the records of one set.
@@ -197,6 +199,15 @@ impl RecordCache {
     /// Looks up the record at a place. Never waits: a set that another thread is using counts as
     /// one without the record.
     pub(crate) fn lookup_at(&self, place: Place, as_of: AsOf) -> CacheLookup {
+        let found = self.find(place, as_of);
+        match &found {
+            CacheLookup::Found(_) => counts::record_hit(),
+            CacheLookup::Missing(_) => counts::record_miss(),
+        }
+        found
+    }
+
+    fn find(&self, place: Place, as_of: AsOf) -> CacheLookup {
         let Place { hash, key, .. } = place;
         // Waiting could take as long as the holder of the lock has no processor; reading from the
         // engine takes 2 us.

@@ -21,6 +21,7 @@ use rocksdb::{
 use rustix::fs::{FlockOperation, fcntl_lock};
 
 use crate::compactions::CompactionWatch;
+use crate::counts::Counts;
 use crate::format::{self, Marker};
 use crate::group_sync::GroupSync;
 use crate::health::Health;
@@ -50,6 +51,7 @@ pub(crate) struct Store {
     pub(crate) deleted: [AtomicU64; 2],
     /// How many more calls flush even few deletions, because they are the end of a mass deletion.
     pub(crate) eager: [AtomicU8; 2],
+    pub(crate) counts: Arc<Counts>,
     pub(crate) compactions: CompactionWatch,
     pub(crate) held: HeldFiles,
     /// Options for reads of the latest state.
@@ -116,6 +118,7 @@ impl Store {
         folder: &Path,
         options: &RocksOptions,
         state: Arc<DiskState>,
+        counts: Arc<Counts>,
     ) -> Result<Store, OpenError> {
         std::fs::create_dir_all(folder).map_err(|error| OpenError::of_file(folder, &error))?;
         let marker = format::check(folder)?;
@@ -171,6 +174,7 @@ impl Store {
             room,
             deleted: Default::default(),
             eager: Default::default(),
+            counts,
             compactions: CompactionWatch::default(),
             held: HeldFiles::default(),
             records: RecordCache::new(options::record_bytes(options)),

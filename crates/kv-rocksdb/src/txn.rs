@@ -294,8 +294,9 @@ impl RocksTxn {
         loop {
             match store.db.write_opt(self.batch(), &store.commit_options) {
                 Err(error) if error.kind() == ErrorKind::Incomplete => {
-                    let errors = *waited.get_or_insert_with(|| store.background_errors());
-                    store.wait_for_compactions(errors, &self.buffer)?;
+                    let (errors, _) = waited
+                        .get_or_insert_with(|| (store.background_errors(), store.begin_stall()));
+                    store.wait_for_compactions(*errors, &self.buffer)?;
                 }
                 written => {
                     return written.map_err(|error| store.write_failed(&error, &self.buffer));

@@ -35,5 +35,7 @@ pub use range::{
     Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanEnd, ScanLimit, next_page, prefix_end,
 };
 pub use round_trips::{RoundTripCounter, RoundTrips};
-pub use stats::{CacheStats, EngineStats, RoomStats};
+pub use stats::{
+    BackgroundStats, CacheStats, EngineStats, FileStats, Files, HitStats, KeyspaceStats, RoomStats,
+};
 pub use wrapper::EngineWrapper;

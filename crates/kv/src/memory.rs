@@ -14,13 +14,44 @@ use crate::conflict::{Claims, ConflictTracker};
 use crate::scan::{Cursor, ScanRequest, merged_scan, stored_scan};
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{
-    Caps, CheckpointFile, Direction, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace,
-    KvError, KvResult, RETIRED, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor, is_retired,
+    Caps, CheckpointFile, Direction, Engine, EngineStats, Files, HeldSnapshot, Ingest, KeyRange,
+    Keyspace, KeyspaceStats, KvError, KvResult, RETIRED, ScanEnd, ScanLimit, SweepEnd, Txn,
+    TxnOptions, Visitor, is_retired,
 };
 
 type Bytes = Arc<[u8]>;
 type Map = OrdMap<Bytes, Bytes>;
 type Maps = [Map; Keyspace::ALL.len()];
+
+/// The latest state, and the bytes of keys and values of each keyspace.
+#[derive(Default)]
+struct Stored {
+    maps: Maps,
+    bytes: [u64; Keyspace::ALL.len()],
+}
+
+impl Stored {
+    fn insert(&mut self, keyspace: Keyspace, key: Bytes, value: Bytes) {
+        let (added, key_bytes) = (entry_bytes(&key, &value), key.len());
+        let replaced = self.maps[keyspace as usize].insert(key, value);
+        let removed = replaced.map_or(0, |value| (key_bytes + value.len()) as u64);
+        let bytes = &mut self.bytes[keyspace as usize];
+        *bytes = *bytes + added - removed;
+    }
+
+    fn remove(&mut self, keyspace: Keyspace, key: &[u8]) {
+        if let Some(value) = self.maps[keyspace as usize].remove(key) {
+            self.bytes[keyspace as usize] -= entry_bytes(key, &value);
+        }
+    }
+}
+
+fn entry_bytes(key: &[u8], value: &[u8]) -> u64 {
+    (key.len() + value.len()) as u64
+}
+
+/// Memory of an entry without its key and value.
+const ENTRY_BYTES: u64 = 64;
 
 const CAPS: Caps = Caps {
     max_key_bytes: 32 << 20,
@@ -37,7 +68,7 @@ const CAPS: Caps = Caps {
 
 /// The engine. Dropping it discards its data.
 pub struct MemoryEngine {
-    maps: Arc<RwLock<Maps>>,
+    stored: Arc<RwLock<Stored>>,
     conflicts: Arc<ConflictTracker>,
     closed: AtomicBool,
 }
@@ -46,7 +77,7 @@ impl MemoryEngine {
     /// An empty store.
     pub fn new() -> MemoryEngine {
         MemoryEngine {
-            maps: Arc::default(),
+            stored: Arc::default(),
             conflicts: ConflictTracker::new(),
             closed: AtomicBool::new(false),
         }
@@ -79,15 +110,15 @@ impl Engine for MemoryEngine {
         self.open()?;
         // The tracker first, the snapshot second: see the module comment of the tracker.
         let claims = (!options.read_only).then(|| self.conflicts.begin());
-        let snapshot = self.maps.read().clone();
+        let snapshot = self.stored.read().maps.clone();
         let buffer = WriteBuffer::new();
-        Ok(Box::new(MemoryTxn { maps: Arc::clone(&self.maps), snapshot, buffer, claims }))
+        Ok(Box::new(MemoryTxn { stored: Arc::clone(&self.stored), snapshot, buffer, claims }))
     }
 
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
         self.open()?;
-        let snapshot = self.maps.read().clone();
-        Ok(Arc::new(MemoryHeld { maps: Arc::clone(&self.maps), snapshot }))
+        let snapshot = self.stored.read().maps.clone();
+        Ok(Arc::new(MemoryHeld { stored: Arc::clone(&self.stored), snapshot }))
     }
 
     fn get_once(
@@ -97,7 +128,7 @@ impl Engine for MemoryEngine {
         see: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool> {
         self.open()?;
-        let value = self.maps.read()[keyspace as usize].get(key).cloned();
+        let value = self.stored.read().maps[keyspace as usize].get(key).cloned();
         let value = value.filter(|value| !is_retired(keyspace, value));
         Ok(value.inspect(|value| see(value)).is_some())
     }
@@ -107,8 +138,8 @@ impl Engine for MemoryEngine {
         if range.is_empty() {
             return Ok(SweepEnd::Done);
         }
-        let mut maps = self.maps.write();
-        let map = &mut maps[keyspace as usize];
+        let mut stored = self.stored.write();
+        let map = &stored.maps[keyspace as usize];
         let mut keys: Vec<Arc<[u8]>> = within(map, range)
             .map(|(key, _)| Arc::clone(key))
             .take(max.saturating_add(1))
@@ -116,15 +147,15 @@ impl Engine for MemoryEngine {
         let end = if keys.len() > max { SweepEnd::More } else { SweepEnd::Done };
         keys.truncate(max);
         for key in keys {
-            map.remove(&key);
+            stored.remove(keyspace, &key);
         }
         Ok(end)
     }
 
     fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
         self.open()?;
-        let maps = Arc::clone(&self.maps);
-        Ok(Some(Box::new(MemoryIngest { maps, keyspace, entries: Vec::new() })))
+        let stored = Arc::clone(&self.stored);
+        Ok(Some(Box::new(MemoryIngest { stored, keyspace, entries: Vec::new() })))
     }
 
     fn sync(&self) -> KvResult<()> {
@@ -136,7 +167,7 @@ impl Engine for MemoryEngine {
         if range.is_empty() {
             return Ok(0);
         }
-        let map = self.maps.read()[keyspace as usize].clone();
+        let map = self.stored.read().maps[keyspace as usize].clone();
         Ok(within(&map, range).map(|(key, value)| (key.len() + value.len()) as u64).sum())
     }
 
@@ -145,10 +176,14 @@ impl Engine for MemoryEngine {
     }
 
     fn stats(&self) -> EngineStats {
-        let maps = self.maps.read().clone();
-        let entries = maps.iter().flat_map(Map::iter);
-        let memory_bytes = entries.map(|(key, value)| (key.len() + value.len() + 64) as u64).sum();
-        EngineStats { memory_bytes, ..EngineStats::default() }
+        let stored = self.stored.read();
+        let keyspaces = stored.bytes.map(|bytes| {
+            let files = Files { count: 0, bytes };
+            KeyspaceStats { files, memtable_bytes: 0 }
+        });
+        let entries: usize = stored.maps.iter().map(Map::len).sum();
+        let memory_bytes = stored.bytes.iter().sum::<u64>() + entries as u64 * ENTRY_BYTES;
+        EngineStats { memory_bytes, keyspaces: Some(keyspaces), ..EngineStats::default() }
     }
 
     fn close(&self) -> KvResult<()> {
@@ -158,7 +193,7 @@ impl Engine for MemoryEngine {
 }
 
 struct MemoryIngest {
-    maps: Arc<RwLock<Maps>>,
+    stored: Arc<RwLock<Stored>>,
     keyspace: Keyspace,
     entries: Vec<(Bytes, Bytes)>,
 }
@@ -172,25 +207,28 @@ impl Ingest for MemoryIngest {
     }
 
     fn finish(self: Box<Self>) -> KvResult<()> {
-        self.maps.write()[self.keyspace as usize].extend(self.entries);
+        let mut stored = self.stored.write();
+        for (key, value) in self.entries {
+            stored.insert(self.keyspace, key, value);
+        }
         Ok(())
     }
 }
 
 struct MemoryHeld {
-    maps: Arc<RwLock<Maps>>,
+    stored: Arc<RwLock<Stored>>,
     snapshot: Maps,
 }
 
 impl HeldSnapshot for MemoryHeld {
     fn begin(&self) -> KvResult<Box<dyn Txn>> {
-        let (maps, snapshot) = (Arc::clone(&self.maps), self.snapshot.clone());
-        Ok(Box::new(MemoryTxn { maps, snapshot, buffer: WriteBuffer::new(), claims: None }))
+        let (stored, snapshot) = (Arc::clone(&self.stored), self.snapshot.clone());
+        Ok(Box::new(MemoryTxn { stored, snapshot, buffer: WriteBuffer::new(), claims: None }))
     }
 }
 
 struct MemoryTxn {
-    maps: Arc<RwLock<Maps>>,
+    stored: Arc<RwLock<Stored>>,
     snapshot: Maps,
     buffer: WriteBuffer,
     /// None when read-only.
@@ -258,17 +296,16 @@ impl Txn for MemoryTxn {
     fn commit(self: Box<Self>) -> KvResult<()> {
         self.buffer.check_filled()?;
         if !self.buffer.is_empty() {
-            let mut maps = self.maps.write();
+            let mut stored = self.stored.write();
             for (keyspace, key, write) in self.buffer.ops() {
-                let map = &mut maps[keyspace as usize];
                 match write {
-                    OwnWrite::Put(value) => drop(map.insert(key.into(), value.into())),
-                    OwnWrite::Deleted => drop(map.remove(key)),
+                    OwnWrite::Put(value) => stored.insert(keyspace, key.into(), value.into()),
+                    OwnWrite::Deleted => stored.remove(keyspace, key),
                     OwnWrite::Retired => {
-                        if let Some(stored) = map.get(key) {
-                            let mut value = stored.to_vec();
+                        if let Some(value) = stored.maps[keyspace as usize].get(key) {
+                            let mut value = value.to_vec();
                             value.iter_mut().take(1).for_each(|first| *first |= RETIRED);
-                            map.insert(key.into(), value.into());
+                            stored.insert(keyspace, key.into(), value.into());
                         }
                     }
                 }
@@ -305,5 +342,36 @@ impl<'m, I: Iterator<Item = Entry<'m>>> Cursor for MapCursor<'m, I> {
 
     fn advance(&mut self) {
         self.at = self.rest.next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Guard;
+
+    #[test]
+    fn bytes_are_counted_through_all_changes() {
+        let engine = MemoryEngine::new();
+        let bytes = || engine.stats().keyspaces.unwrap().map(|keyspace| keyspace.files.bytes);
+        let change = |change: &dyn Fn(&mut dyn Txn)| {
+            let mut txn = engine.begin(TxnOptions::default()).unwrap();
+            change(&mut *txn);
+            txn.commit().unwrap();
+        };
+        let put = |txn: &mut dyn Txn, key: u8, value: &[u8]| {
+            txn.put(Keyspace::Index, &[1, key], value, Guard::Checked).unwrap();
+        };
+        change(&|txn| (0..4).for_each(|key| put(txn, key, &[7; 10])));
+        assert_eq!(bytes()[1], 48);
+        change(&|txn| put(txn, 0, &[7; 4]));
+        change(&|txn| txn.delete(Keyspace::Index, &[1, 1], Guard::Checked).unwrap());
+        assert_eq!(bytes()[1], 30);
+        let mut ingest = engine.begin_ingest(Keyspace::Record).unwrap().unwrap();
+        ingest.add(&[2], &[1; 5]).unwrap();
+        ingest.finish().unwrap();
+        assert_eq!(bytes()[..2], [6, 30]);
+        engine.sweep_range(Keyspace::Index, &KeyRange::prefix(&[1]), 100).unwrap();
+        assert_eq!((bytes()[..2].to_vec(), engine.stats().memory_bytes), (vec![6, 0], 70));
     }
 }

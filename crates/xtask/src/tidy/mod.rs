@@ -36,6 +36,10 @@ const HAND_OVER: &[&str] =
 /// Files with thread-local state, and the reason. Other files pass state as parameters.
 const THREAD_LOCALS: &[(&str, &str)] = &[
     (
+        "crates/kv-rocksdb/src/counts.rs",
+        "counts of reads: RocksDB counts the blocks of each thread",
+    ),
+    (
         "crates/work/src/current.rs",
         "the operation of a thread, for code that is handed none, and its spend counter",
     ),

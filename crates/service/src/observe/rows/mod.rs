@@ -1,6 +1,7 @@
 //! The rows by subject. The fields of a section of `serverStatus` are in the order of its rows.
 
 mod counted;
+mod engine;
 mod process;
 mod storage;
 mod work;
@@ -9,7 +10,7 @@ use super::figure::Figure;
 
 /// All figures, subject by subject.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    [work::ROWS, storage::ROWS, process::ROWS, counted::ROWS].into_iter().flatten()
+    [work::ROWS, storage::ROWS, engine::ROWS, process::ROWS, counted::ROWS].into_iter().flatten()
 }
 
 /// A count as an int64, capped at the largest one.

@@ -1,8 +1,8 @@
-//! Storage: the catalog, the engine, the disk, the operation log, and whether expiry is suspended.
+//! Storage: the catalog, the disk, the operation log, and whether expiry is suspended.
 
 use std::sync::atomic::Ordering;
 
-use mayfly_kv::{CacheStats, RoomStats};
+use mayfly_kv::RoomStats;
 use mayfly_storage::TtlStats;
 
 use super::long;
@@ -141,69 +141,6 @@ pub(super) const ROWS: &[Figure] = &[
     .shown(Representation::Hours)
     .read(|r| r.service.store.oplog().limits().retention_ms),
     gauge(
-        "storageEngine.memoryBytes",
-        "mayflydb_storage_memory_bytes",
-        "Memory of the caches and write buffers of the storage engine.",
-    )
-    .bytes()
-    .read(|r| long(r.engine().memory_bytes)),
-    gauge(
-        "storageEngine.caches.blockBytes",
-        "mayflydb_storage_block_cache_bytes",
-        "Memory of the blocks of table files that are cached, with those of indexes and filters.",
-    )
-    .bytes()
-    .each(|r, out| of_caches(r, out, |caches| long(caches.block_bytes))),
-    gauge(
-        "storageEngine.caches.memtableBytes",
-        "mayflydb_storage_memtable_bytes",
-        "Memory of the commits that are not yet in table files.",
-    )
-    .bytes()
-    .each(|r, out| of_caches(r, out, |caches| long(caches.memtable_bytes))),
-    gauge(
-        "storageEngine.caches.recordBytes",
-        "mayflydb_storage_record_cache_bytes",
-        "Memory of the cached documents that were read often.",
-    )
-    .bytes()
-    .each(|r, out| of_caches(r, out, |caches| long(caches.record_bytes))),
-    gauge(
-        "storageEngine.caches.tableBytes",
-        "mayflydb_storage_open_tables_bytes",
-        "Memory of the descriptions of open table files.",
-    )
-    .bytes()
-    .each(|r, out| of_caches(r, out, |caches| long(caches.table_bytes))),
-    gauge(
-        "storageEngine.diskBytes",
-        "mayflydb_storage_disk_bytes",
-        "Bytes of table files on the disk.",
-    )
-    .bytes()
-    .read(|r| long(r.engine().disk_bytes)),
-    counter(
-        "storageEngine.writtenBytes",
-        "mayflydb_storage_written_bytes_total",
-        "Bytes that the storage engine wrote to files, compaction included.",
-    )
-    .bytes()
-    .read(|r| long(r.engine().written_bytes)),
-    gauge(
-        "storageEngine.writeAheadLogBytes",
-        "mayflydb_storage_log_bytes",
-        "Bytes of write-ahead log files.",
-    )
-    .bytes()
-    .read(|r| long(r.engine().log_bytes)),
-    gauge(
-        "storageEngine.keptVersionBytes",
-        "mayflydb_storage_kept_version_bytes",
-        "Bytes of table files with deleted documents that the operation log still references.",
-    )
-    .bytes()
-    .read(|r| long(r.service.store.kept_bytes().unwrap_or(0))),
-    gauge(
         "ttl.suspended",
         "mayflydb_ttl_suspended",
         "1 while expiry is suspended because the clock is not trusted.",
@@ -227,12 +164,5 @@ fn expiry<'r>(reading: &'r Reading<'_>) -> &'r TtlStats {
 fn of_disk(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&RoomStats) -> i64) {
     if let Some(room) = &reading.engine().room {
         out.add(&[], of(room));
-    }
-}
-
-/// Adds a figure that engines without caches do not have.
-fn of_caches(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&CacheStats) -> i64) {
-    if let Some(caches) = &reading.engine().caches {
-        out.add(&[], of(caches));
     }
 }
