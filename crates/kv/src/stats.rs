@@ -69,9 +69,9 @@ impl FileStats {
 /// The work of an engine in the background, and the waits for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackgroundStats {
-    /// Running flushes of memtables.
+    /// Flushes of memtables that run now.
     pub flushes: u64,
-    /// Running compactions.
+    /// Compactions that run now.
     pub compactions: u64,
     /// An estimate of the bytes that compactions have to rewrite.
     pub pending_compaction_bytes: u64,

@@ -127,7 +127,8 @@ fn each_number_of_server_status_has_a_row() {
     });
     assert_eq!(unused, [""; 0], "no longer there");
     let flags = |row: &&Figure| row.unit == Unit::Flag;
-    let missing = figures().filter(|row| !flags(row) && !seen.contains(row.place));
+    let shown = figures().filter(|row| !flags(row) && row.is_in_server_status());
+    let missing = shown.filter(|row| !seen.contains(row.place));
     let missing: Vec<&str> = missing.map(|row| row.place).collect();
     assert_eq!(missing, [""; 0], "rows that serverStatus does not show");
 }

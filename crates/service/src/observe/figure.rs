@@ -113,6 +113,11 @@ impl Figure {
         self.place.split('.').filter_map(label)
     }
 
+    /// Whether `serverStatus` has it. Figures of policies are in the reply of `ttlStatus` instead.
+    pub fn is_in_server_status(&self) -> bool {
+        !self.place.starts_with("ttlStatus.")
+    }
+
     /// Whether samples keep its history: all metrics, except those with very many labels.
     pub fn has_history(&self) -> bool {
         self.history && self.kind != FigureKind::Expected

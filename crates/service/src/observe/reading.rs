@@ -8,6 +8,7 @@ use mayfly_kv::EngineStats;
 use mayfly_storage::ReadView;
 use mayfly_work::OpCtx;
 
+use crate::counters::PolicyFigure;
 use crate::process::usage;
 use crate::server::Service;
 use crate::sessions::TransactionCounts;
@@ -25,6 +26,7 @@ pub struct Reading<'s> {
     transactions: OnceCell<TransactionCounts>,
     memory: OnceCell<usage::Memory>,
     messages: OnceCell<(usize, usize, u64)>,
+    policies: OnceCell<Arc<[PolicyFigure]>>,
 }
 
 /// The numbers of collections by sort.
@@ -52,6 +54,7 @@ impl<'s> Reading<'s> {
             transactions: OnceCell::new(),
             memory: OnceCell::new(),
             messages: OnceCell::new(),
+            policies: OnceCell::new(),
         }
     }
 
@@ -88,6 +91,12 @@ impl<'s> Reading<'s> {
     /// closed to free memory of requests.
     pub(super) fn messages(&self) -> (usize, usize, u64) {
         *self.messages.get_or_init(|| self.service.buffers.counts())
+    }
+
+    /// The figures of TTL policies, those with most lag first.
+    pub(super) fn policies(&self) -> &[PolicyFigure] {
+        let Service { store, clock, policies, .. } = self.service;
+        self.policies.get_or_init(|| policies.get(store, clock))
     }
 
     pub(super) fn catalog(&self) -> &CatalogCounts {

@@ -12,7 +12,7 @@ use mayfly_value::DocBuf;
 use mayfly_work::{OpRegistry, memory};
 
 use crate::clients::{Access, Connections, TransportSecurity};
-use crate::counters::{Metrics, Top};
+use crate::counters::{Metrics, PolicyFigures, Top};
 use crate::process::{Buffers, LogRing, Shutdown, Topology};
 use crate::records::{Audit, Backups, Profiler};
 use crate::sessions::{Cursors, Sessions};
@@ -88,6 +88,8 @@ pub struct Service {
     pub profiler: Profiler,
     /// The use of each collection.
     pub top: Top,
+    /// Figures of TTL policies.
+    pub(crate) policies: PolicyFigures,
     /// Defaults of options that commands do not give.
     pub defaults: Defaults,
     /// The feature compatibility version.
@@ -165,6 +167,7 @@ impl Service {
             sessions: Sessions::default(),
             profiler: Profiler::default(),
             top: Top::default(),
+            policies: PolicyFigures::default(),
             defaults,
             feature_compatibility,
             auto_compact: AutoCompact::default(),

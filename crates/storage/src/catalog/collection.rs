@@ -204,6 +204,11 @@ impl Collection {
         state.policies().iter().filter(|policy| predicate(policy)).cloned().collect()
     }
 
+    /// Whether the collection has policies.
+    pub(crate) fn has_policies(&self) -> bool {
+        !self.now().policies().is_empty()
+    }
+
     /// The policies that are active now.
     pub(crate) fn ready_policies(&self) -> Vec<Arc<Policy>> {
         self.policies(Policy::is_ready)

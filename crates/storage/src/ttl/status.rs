@@ -149,6 +149,13 @@ struct Due {
 }
 
 impl Store {
+    /// The collections that have policies, ascending by name.
+    pub fn collections_with_policies(&self) -> Vec<Arc<Collection>> {
+        let mut found = self.collections(None);
+        found.retain(|collection| !collection.is_temporary() && collection.has_policies());
+        found
+    }
+
     /// The status of a collection's policies, in the order of its indexes.
     ///
     /// # Errors
@@ -324,7 +331,7 @@ impl Store {
     /// As [`Store::ttl_status`].
     pub fn due_by_policy(&self, op: &OpCtx) -> Result<Vec<(String, String, i64)>> {
         let mut found = Vec::new();
-        for collection in self.collections(None).iter().filter(|it| !it.is_temporary()) {
+        for collection in &self.collections_with_policies() {
             match self.ttl_status(op, collection, DueCount::All) {
                 Err(_) if collection.is_dropped() => {}
                 Err(error) => return Err(error),
@@ -351,7 +358,7 @@ impl Store {
         let mut is_limit = false;
         let mut overdue: Option<f64> = None;
         let mut policies: Vec<DocBuf> = Vec::new();
-        for collection in self.collections(None).iter().filter(|it| !it.is_temporary()) {
+        for collection in &self.collections_with_policies() {
             let statuses = match self.ttl_status(op, collection, count) {
                 Err(error) if collection.is_dropped() => {
                     tracing::debug!(%error, "a collection was dropped during ttlStatus");

@@ -2,6 +2,7 @@
 
 mod counted;
 mod engine;
+mod policies;
 mod process;
 mod storage;
 mod work;
@@ -10,7 +11,9 @@ use super::figure::Figure;
 
 /// All figures, subject by subject.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    [work::ROWS, storage::ROWS, engine::ROWS, process::ROWS, counted::ROWS].into_iter().flatten()
+    [work::ROWS, storage::ROWS, engine::ROWS, process::ROWS, counted::ROWS, policies::ROWS]
+        .into_iter()
+        .flatten()
 }
 
 /// A count as an int64, capped at the largest one.

@@ -1,12 +1,14 @@
 //! Samples of a service with a clock that the tests move.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use mayfly_base::{Clock, ManualClock};
+use mayfly_base::{Clock, ManualClock, Namespace};
 use mayfly_kv::MemoryEngine;
-use mayfly_storage::{Store, StoreOptions};
+use mayfly_storage::{CreateIndexesOptions, ReadView, Store, StoreOptions};
 use mayfly_value::DocBuf;
-use mayfly_work::OpRegistry;
+use mayfly_value::bson::{DateTime, doc};
+use mayfly_work::{OpCtx, OpRegistry};
 
 use super::*;
 use crate::process::LogRing;
@@ -162,4 +164,49 @@ fn a_series_without_values_is_replaced_after_a_minute() {
     assert_eq!(step(1, 0..70).len(), 64);
     assert_eq!(step(31, 1..65).len(), 63, "000 may come back");
     assert_eq!(step(61, 1..65).last().unwrap(), "064");
+}
+
+/// Makes a collection with a TTL index, and documents that became due so many seconds ago.
+fn fill(service: &Service, name: &str, due_secs: &[i64]) {
+    let op = OpCtx::detached(service.clock.clone());
+    let ns = Namespace::new("db", name).unwrap();
+    let view = ReadView::now();
+    let spec = doc! { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 10 };
+    let spec = DocBuf::from_bson(&spec);
+    let options = CreateIndexesOptions::default();
+    service.store.create_indexes((&op, &view), &ns, &[spec.as_doc()], options).unwrap();
+    let collection = service.store.collection(&view, &ns).unwrap();
+    for secs in due_secs {
+        let at = DateTime::from_millis(service.clock.now_ms() - 10_000 - secs * 1000);
+        let document = DocBuf::from_bson(&doc! { "_id": secs, "at": at });
+        let insert = |unit: &mut mayfly_storage::WriteUnit<'_>| unit.insert(document.as_doc());
+        service.store.write(&op, &view, &collection, insert).unwrap();
+    }
+}
+
+#[test]
+fn policies_have_series_of_their_own() {
+    let it = Sampled::new();
+    fill(&it.service, "a", &[3, 1]);
+    fill(&it.service, "b", &[7, 6, 5]);
+    fill(&it.service, "c", &[-60]);
+    it.step();
+    let (_, overdue) = it.one("mayflydb_ttl_overdue_seconds", 0);
+    let labels: Vec<&str> = overdue[0].labels.iter().map(|(name, _)| *name).collect();
+    assert_eq!((labels, overdue.len()), (vec!["db", "collection", "index"], 3));
+    let of = |name: &str| it.one(name, 0).1.iter().map(|it| it.values[0]).collect::<Vec<_>>();
+    assert_eq!(of("mayflydb_ttl_overdue_seconds"), [5.0, 9.0, 0.0]);
+    assert_eq!(of("mayflydb_ttl_due_documents"), [2.0, 3.0, 0.0]);
+    it.service.store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    it.step();
+    let (_, deleted) = it.one("mayflydb_ttl_policy_deleted_documents_total", 0);
+    assert_eq!((deleted[0].values[1], deleted[1].values[1]), (1.0, 1.5));
+    let mut listed = Vec::new();
+    let row = figures().find(|row| row.name == "mayflydb_ttl_overdue_seconds").unwrap();
+    fill(&it.service, "d", &[100]);
+    it.clock.advance_ms(1000);
+    row.read(&Reading::new(&it.service, &[]), &mut |labels, value| {
+        listed.push((labels.join("."), value));
+    });
+    assert_eq!(listed[0], ("db.d.at_1".to_owned(), 101_000), "most lag first");
 }
