@@ -45,8 +45,8 @@ pub use pipeline::{
 };
 pub use plan::{
     AtomicF64, EntryCheck, IndexFilter, IndexFilters, IndexScan, NearAccess, OnePerValue, Plan,
-    PlanKey, PlannerSettings, RecordScan, TextAccess, allowed_on, check_absent, forget_plans,
-    is_clustered, plan, plans, single_id,
+    PlanKey, PlannerSettings, RecordScan, Suggestion, TextAccess, allowed_on, check_absent,
+    forget_plans, is_clustered, plan, plans, single_id,
 };
 pub use stage::map_reduce::MAP_REDUCE_STAGE;
 pub use stage::{

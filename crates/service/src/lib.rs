@@ -26,7 +26,8 @@ pub use process::{
 };
 pub use records::{
     Actor, ArchiveStatus, Audit, AuditConfig, AuditOptions, AuditSink, BackupOutcome, BackupParent,
-    BackupRequest, BackupRunner, Backups, FailedBackup, Profiler, RunningBackup, audit, profiler,
+    BackupRequest, BackupRunner, Backups, FailedBackup, Profiler, RunningBackup, ShapeRun,
+    ShapeStats, Shapes, Spread, audit, profiler,
 };
 pub use server::{CommandLine, Service, ServiceOptions};
 pub use sessions::{

@@ -76,6 +76,8 @@ pub struct OpCtx {
     pub docs_examined: AtomicU64,
     /// Index entries read.
     pub keys_examined: AtomicU64,
+    /// Documents that the reply has or that the operation changed.
+    pub docs_returned: AtomicU64,
     /// How often it released its scheduler slot or lock to other operations.
     pub yields: AtomicU64,
     /// Microseconds spent waiting at the client's request, such as for new data of a tailable
@@ -156,6 +158,7 @@ impl OpCtx {
             kill_code: AtomicI32::new(0),
             docs_examined: AtomicU64::new(0),
             keys_examined: AtomicU64::new(0),
+            docs_returned: AtomicU64::new(0),
             yields: AtomicU64::new(0),
             waited_micros: AtomicI64::new(0),
             has_sort_stage: AtomicBool::new(false),

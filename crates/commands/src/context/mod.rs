@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mayfly_expr::OperationTime;
@@ -111,6 +112,8 @@ impl CommandContext<'_> {
         count(&documents.inserted, changes.inserted);
         count(&documents.updated, changes.updated);
         count(&documents.deleted, changes.deleted);
+        let changed = u64::try_from(changes.updated + changes.deleted).unwrap_or(0);
+        self.op.docs_returned.fetch_add(changed, Ordering::Relaxed);
     }
 }
 

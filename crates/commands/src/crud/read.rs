@@ -1,6 +1,7 @@
 //! Shared parts of reading commands: refused arguments, hints, and cursors in replies.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, Result};
 use mayfly_query::{BatchLimit, Cursor, CursorOrigin, Hint};
@@ -148,6 +149,7 @@ pub(crate) fn first_batch(
 /// Counts the documents of a batch, and makes the reply wait until they are durable if necessary.
 pub(super) fn note_shown(ctx: &CommandContext<'_>, cursor: &Cursor, count: usize) {
     ctx.service.metrics.documents.returned.add(count as u64);
+    ctx.op.docs_returned.fetch_add(count as u64, Ordering::Relaxed);
     if count > 0
         && let Some(timestamp) = cursor.must_be_durable(&ctx.service.store)
         && !ctx.service.store.is_durable(timestamp)

@@ -21,6 +21,7 @@ mod ping;
 mod pools;
 mod process;
 mod profile;
+pub(crate) mod query_stats;
 pub(crate) mod scale;
 mod server_status;
 mod top;

@@ -1,5 +1,8 @@
 //! Records finished commands: their time for `top` and `opLatencies`; a log line and a document in
-//! `system.profile` if the command was slow or its database is profiled.
+//! `system.profile` if the command was slow or its database is profiled; slow and sampled ones by
+//! query shape.
+
+mod shapes;
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +11,7 @@ use mayfly_base::{ErrorCode, Result};
 use mayfly_query::QueryShape;
 use mayfly_service::query_settings::namespace_of;
 use mayfly_service::top::{Done, Scan, Use};
-use mayfly_service::{Connection, Service};
+use mayfly_service::{Connection, Service, Shapes};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
@@ -60,7 +63,11 @@ impl Observed<'_> {
         let exists = |name: &str| self.service.has_namespace(name);
         self.service.top.record(namespace, done, exists);
         self.service.metrics.count_memory(self.op);
-        if self.service.profiler.may_record(micros) {
+        let profiler = &self.service.profiler;
+        if profiler.is_slow(micros) || Shapes::samples(self.op.id()) {
+            self.record_shape(micros);
+        }
+        if profiler.may_record(micros) {
             self.record(micros);
         }
     }

@@ -32,6 +32,11 @@ const FIND_FLAGS: &[&str] = &[
 pub struct QueryShapeHash([u8; 32]);
 
 impl QueryShapeHash {
+    /// The SHA-256 hash of a document.
+    pub fn of(document: RawDoc<'_>) -> QueryShapeHash {
+        QueryShapeHash(Sha256::digest(document.as_bytes()).into())
+    }
+
     /// Parses 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<QueryShapeHash> {
         let digits = text.as_bytes();
@@ -118,6 +123,22 @@ impl QueryShape {
         Some(QueryShape(out.finish()))
     }
 
+    /// The shape of a statement that `queryShapeHash` does not cover: `count`, `update`, `delete`
+    /// or `findAndModify`, with its filter and sort.
+    pub fn of_statement(
+        command: &str,
+        ns: &Namespace,
+        filter: RawDoc<'_>,
+        sort: Option<RawDoc<'_>>,
+    ) -> QueryShape {
+        let mut out = DocBuilder::new();
+        out.start_document("cmdNs").append("db", ns.db()).append("coll", ns.collection()).end();
+        out.append("command", command);
+        out.append("filter", &self::filter(filter));
+        append_verbatim("sort", sort.filter(|sort| !sort.is_empty()), &mut out);
+        QueryShape(out.finish())
+    }
+
     /// The document that `debugQueryShape` shows.
     pub fn as_doc(&self) -> RawDoc<'_> {
         self.0.as_doc()
@@ -125,7 +146,7 @@ impl QueryShape {
 
     /// The SHA-256 hash of the shape.
     pub fn hash(&self) -> QueryShapeHash {
-        QueryShapeHash(Sha256::digest(self.0.as_doc().as_bytes()).into())
+        QueryShapeHash::of(self.0.as_doc())
     }
 }
 

@@ -410,12 +410,13 @@ pub const STAGES: &[StageRow] = &[
     of_source(
         (
             "$queryStats",
-            "Refused, as where statistics of queries are not collected",
+            "Lists operations by query shape, with suggested indexes",
             "7.1",
             Needs::Cluster(Action::QueryStatsRead),
         ),
         cluster::query_stats,
     )
+    .options(cluster::QUERY_STATS)
     .not_in_transactions(),
     of_source(
         (

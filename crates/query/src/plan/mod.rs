@@ -7,6 +7,7 @@
 mod candidates;
 mod choice;
 mod conditions;
+mod suggest;
 mod types;
 mod ways;
 
@@ -16,6 +17,7 @@ pub(crate) use candidates::restriction::index_filter_set;
 pub(crate) use choice::{Candidates, Ranked, over, plan_in_order, planned};
 pub use choice::{plan, plans, single_id};
 pub(crate) use conditions::point::filter_bounds_of_point;
+pub use suggest::Suggestion;
 pub use types::access::{NearAccess, TextAccess};
 pub use types::cache::forget_plans;
 pub(crate) use types::cache::{CachedPlan, Choice, PlanCache};

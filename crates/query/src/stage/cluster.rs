@@ -1,5 +1,6 @@
 //! Sources that describe a cluster: the catalog, sampled queries, and statistics of queries.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::arguments::{Argument, Fields, error::wrong_type};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
@@ -51,8 +52,28 @@ pub(crate) fn sampled_queries(
     host_source(About::Admin, DocBuf::empty(), |_, _| Ok(Vec::new()))
 }
 
-/// `$queryStats`: refused as by a server that does not collect statistics, which is the default.
-pub(crate) fn query_stats(_: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Source>> {
-    let text = "$queryStats is not allowed in the current configuration. You may need to enable the corresponding feature flag";
-    Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text))
+/// The fields of `$queryStats`.
+pub(crate) const QUERY_STATS: &[Argument] = &[Argument::fields("transformIdentifiers", TRANSFORM)];
+
+const TRANSFORM: &[Argument] = &[
+    Argument::choice("algorithm", &["hmac-sha-256"]).required(),
+    Argument::any("hmacKey").required(),
+];
+
+/// `$queryStats`: operations by query shape. Names of fields are not transformed.
+pub(crate) fn query_stats(
+    value: RawValue<'_>,
+    context: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
+    const NAME: &str = "$queryStats";
+    let RawValue::Document(given) = value else { return Err(wrong_type(NAME, value, "object")) };
+    if given.get("transformIdentifiers").is_some() {
+        context.needs_on_cluster(Action::QueryStatsReadTransformed);
+    }
+    let fields = Fields::read(given, NAME, QUERY_STATS)?;
+    if fields.document("transformIdentifiers")?.is_some() {
+        let text = "$queryStats does not support transformIdentifiers yet";
+        return Err(Error::new(ErrorCode::NotImplemented, text));
+    }
+    host_source(About::Admin, DocBuf::empty(), |host, _| host.query_stats())
 }

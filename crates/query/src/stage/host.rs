@@ -29,6 +29,12 @@ pub trait Host {
     /// Errors of the shapes.
     fn query_settings(&self, with_shapes: bool) -> Result<Vec<DocBuf>>;
 
+    /// The documents of `$queryStats`.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn query_stats(&self) -> Result<Vec<DocBuf>>;
+
     /// The documents of `$indexStats` for the collection of the command.
     ///
     /// # Errors

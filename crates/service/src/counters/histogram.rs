@@ -92,6 +92,19 @@ impl Default for LatencyHistogram {
 }
 
 impl LatencyHistogram {
+    /// Adds an operation, which counts as several.
+    pub(crate) fn add(&mut self, micros: i64, times: u64) {
+        self.counts[Range::of(micros).0] += times;
+        let times = i64::try_from(times).unwrap_or(i64::MAX);
+        self.micros = self.micros.saturating_add(micros.saturating_mul(times));
+    }
+
+    /// For each range that has operations, its lower bound in microseconds (inclusive) and their
+    /// number.
+    pub fn ranges(&self) -> impl Iterator<Item = (i64, u64)> {
+        LOWER_BOUNDS.into_iter().zip(self.counts).filter(|(_, count)| *count > 0)
+    }
+
     /// The number of operations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

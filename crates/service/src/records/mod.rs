@@ -1,8 +1,9 @@
-//! Records of operations: the audit log, backups, and the profiler.
+//! Records of operations: the audit log, backups, the profiler, and operations by query shape.
 
 pub mod audit;
 mod backups;
 pub mod profiler;
+mod shapes;
 
 pub use audit::{Actor, Audit, AuditConfig, AuditOptions, AuditSink};
 pub use backups::{
@@ -10,3 +11,4 @@ pub use backups::{
     RunningBackup,
 };
 pub use profiler::Profiler;
+pub use shapes::{ShapeRun, ShapeStats, Shapes, Spread};

@@ -132,9 +132,14 @@ impl Profiler {
         self.any.store(any, Ordering::Release);
     }
 
+    /// Whether an operation of this duration is slow.
+    pub fn is_slow(&self, micros: i64) -> bool {
+        micros.max(1) > self.slow_ms().saturating_mul(1000)
+    }
+
     /// Whether an operation of this duration may be recorded; false for nearly all of them.
     pub fn may_record(&self, micros: i64) -> bool {
-        micros.max(1) > self.slow_ms().saturating_mul(1000) || self.any.load(Ordering::Acquire)
+        self.is_slow(micros) || self.any.load(Ordering::Acquire)
     }
 
     /// Decides where an operation is recorded. `describe` creates its document for a filter.
@@ -151,8 +156,7 @@ impl Profiler {
             let passes = filter.matches(describe().as_doc()).unwrap_or(true);
             return RecordTargets { log: passes, profile: level == 2 || (level == 1 && passes) };
         }
-        let slow = micros.max(1) > self.slow_ms().saturating_mul(1000);
-        let sampled = slow && rand::random::<f64>() < self.sample_rate();
+        let sampled = self.is_slow(micros) && rand::random::<f64>() < self.sample_rate();
         RecordTargets { log: sampled, profile: level == 2 || (level == 1 && sampled) }
     }
 

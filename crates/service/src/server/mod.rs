@@ -14,7 +14,7 @@ use mayfly_work::{OpRegistry, memory};
 use crate::clients::{Access, Connections, TransportSecurity};
 use crate::counters::{Metrics, PolicyFigures, Top};
 use crate::process::{Buffers, LogRing, Shutdown, Topology};
-use crate::records::{Audit, Backups, Profiler};
+use crate::records::{Audit, Backups, Profiler, Shapes};
 use crate::sessions::{Cursors, Sessions};
 use crate::settings::Settings;
 use crate::settings::write_block;
@@ -86,6 +86,8 @@ pub struct Service {
     pub sessions: Sessions,
     /// Settings of the profiler.
     pub profiler: Profiler,
+    /// Operations by query shape.
+    pub shapes: Shapes,
     /// The use of each collection.
     pub top: Top,
     /// Figures of TTL policies.
@@ -166,6 +168,7 @@ impl Service {
             cursors: Cursors::default(),
             sessions: Sessions::default(),
             profiler: Profiler::default(),
+            shapes: Shapes::default(),
             top: Top::default(),
             policies: PolicyFigures::default(),
             defaults,

@@ -18,6 +18,7 @@ use crate::diagnostics::coll_stats::{
 };
 use crate::diagnostics::current_op::{CurrentOpOptions, OperationOwner, current_ops};
 use crate::diagnostics::index_stats::index_stats;
+use crate::diagnostics::query_stats::query_stats;
 use crate::request::Fields;
 
 /// The subject of a stage that reads no documents.
@@ -72,6 +73,10 @@ impl Host for ServerHost<'_, '_> {
 
     fn query_settings(&self, with_shapes: bool) -> Result<Vec<DocBuf>> {
         Ok(list_settings(self.ctx, with_shapes))
+    }
+
+    fn query_stats(&self) -> Result<Vec<DocBuf>> {
+        Ok(query_stats(self.ctx))
     }
 
     fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
