@@ -306,7 +306,15 @@ impl<'s> Served<'s> {
     ) -> Result<(), WireError> {
         let store = &self.service.store;
         let durable = match (outcome.wait_durable, outcome.wait_shown) {
-            (true, _) => store.wait_durable().await,
+            (true, _) => {
+                let began = self.service.clock.monotonic_micros();
+                let durable = store.wait_durable().await;
+                let waited = self.service.clock.monotonic_micros() - began;
+                let waits = &self.service.metrics.write_concern_waits;
+                waits.count.add(1);
+                waits.micros.add(waited.max(0).unsigned_abs());
+                durable
+            }
             (false, 0) => Ok(()),
             (false, shown) => store.wait_durable_up_to(shown).await,
         };

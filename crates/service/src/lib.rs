@@ -22,7 +22,8 @@ pub use clients::{
 };
 pub use counters::{Metrics, Top, metrics, top};
 pub use process::{
-    Buffers, LARGE_BYTES, LogRing, LogRotation, Shutdown, Topology, UnderWay, machine, usage,
+    Buffers, LARGE_BYTES, LogRing, LogRotation, Shutdown, Topology, UnderWay, machine, system,
+    usage,
 };
 pub use records::{
     Actor, ArchiveStatus, Audit, AuditConfig, AuditOptions, AuditSink, BackupOutcome, BackupParent,

@@ -218,6 +218,7 @@ impl Store {
         if cut <= self.oplog.swept() {
             return Ok(());
         }
+        let began = self.clock.monotonic_micros();
         // Whole files are removed at once, so the cut must be durable before.
         self.engine().sync().map_err(from_kv)?;
         let range = KeyRange { start: vec![0], end: cut.saturating_add(1).to_be_bytes().to_vec() };
@@ -235,6 +236,9 @@ impl Store {
                 collection.counts.subtract_retired(*timestamp, *tally);
             }
         }
+        let took = (self.clock.monotonic_micros() - began).max(0).unsigned_abs();
+        self.oplog.truncations.0.fetch_add(1, Ordering::Relaxed);
+        self.oplog.truncations.1.fetch_add(took, Ordering::Relaxed);
         Ok(())
     }
 

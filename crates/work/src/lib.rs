@@ -30,5 +30,5 @@ mod turns;
 pub use library::ScriptLibrary;
 pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, Planning};
 pub use plan_summary::PlanSummary;
-pub use threads::{LONG, LONG_BYTES, ThreadOccupancy, queued_operations, watch};
-pub use turns::{FirstTurn, first_turn};
+pub use threads::{LONG, LONG_BYTES, ThreadOccupancy, queued_operations, slots, watch};
+pub use turns::{FirstTurn, SlotCounts, first_turn};

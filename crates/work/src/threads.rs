@@ -14,7 +14,7 @@ use std::sync::{OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::turns::{self, FIRST_TURNS, FirstTurn, TURNS, Turns};
+use crate::turns::{self, FIRST_TURNS, FirstTurn, SlotCounts, TURNS, Turns};
 use crate::{OpCtx, OpRegistry, current, memory};
 
 /// How long an operation may occupy its thread.
@@ -145,6 +145,11 @@ impl ThreadOccupancy {
 
 fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The scheduler slots that long operations have and wait for.
+pub fn slots() -> SlotCounts {
+    TURNS.counts()
 }
 
 /// How many operations wait for a turn.

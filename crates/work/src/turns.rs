@@ -72,6 +72,17 @@ pub(crate) struct Turns {
     waiting: AtomicUsize,
 }
 
+/// The scheduler slots of long operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotCounts {
+    /// The number of slots; fewer while short operations are busy.
+    pub all: usize,
+    /// The number of slots that operations have.
+    pub used: usize,
+    /// The number of operations that wait for one.
+    pub queued: usize,
+}
+
 struct State {
     most: usize,
     /// Unassigned turns; negative while more are assigned than there should be.
@@ -199,6 +210,14 @@ impl Turns {
         self.waiting.load(Relaxed)
     }
 
+    /// The numbers of turns and of those that operations have, and the length of the queue.
+    pub(crate) fn counts(&self) -> SlotCounts {
+        let state = self.state.lock();
+        let resting = state.resting.len().cast_signed();
+        let used = state.most.cast_signed() - state.free - resting;
+        SlotCounts { all: state.most, used: used.max(0).unsigned_abs(), queued: self.waiting() }
+    }
+
     /// Takes a turn if one is free.
     pub(crate) fn try_take(&self) -> bool {
         self.state.lock().take()
@@ -284,6 +303,7 @@ mod tests {
         // The turn is not returned.
         assert!(!turns.take(|| true));
         assert!(!turns.take(|| false) && turns.waiting() == 0);
+        assert_eq!(turns.counts(), SlotCounts { all: 1, used: 1, queued: 0 });
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for place in 0..3 {

@@ -3,11 +3,11 @@
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::ReplicaSet;
+use mayfly_value::DocBuilder;
 use mayfly_value::arguments::error::mistyped;
-use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::{Command, CommandContext};
-use crate::diagnostics::member::{append_op_time, append_whole, last_write_ms};
+use crate::diagnostics::member::append_set_status;
 use crate::request::row::RowFlags;
 use crate::request::{Needs, Request};
 use mayfly_value::arguments::convert::{truth, whole_number};
@@ -57,40 +57,7 @@ fn shown_set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
 }
 
 fn run_status(ctx: &CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let (set, service) = (shown_set(ctx)?, ctx.service);
-    let primary = service.is_primary();
-    let (state, name) = if primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
-    let last = RawValue::Date(last_write_ms(service));
-    doc.append("set", set.name.as_str());
-    doc.append("date", RawValue::Date(service.clock.now_ms()));
-    doc.append("myState", state).append("term", set.term());
-    doc.append("syncSourceHost", "").append("syncSourceId", -1);
-    doc.append("heartbeatIntervalMillis", 2000_i64).append("majorityVoteCount", 1);
-    doc.append("writeMajorityCount", 1).append("votingMembersCount", 1);
-    doc.append("writableVotingMembersCount", 1).start_document("optimes");
-    append_op_time(doc, "lastCommittedOpTime", service, set);
-    doc.append("lastCommittedWallTime", last);
-    for time in ["readConcernMajorityOpTime", "appliedOpTime", "durableOpTime"] {
-        append_op_time(doc, time, service, set);
-    }
-    doc.append("lastAppliedWallTime", last).append("lastDurableWallTime", last).end();
-    doc.start_array("members").push_document();
-    doc.append("_id", 0).append("name", set.me(ctx.connection, &service.host).as_str());
-    doc.append("health", 1.0).append("state", state).append("stateStr", name);
-    doc.append("uptime", i32::try_from(service.uptime_ms() / 1000).unwrap_or(i32::MAX));
-    append_op_time(doc, "optime", service, set);
-    doc.append("optimeDate", last).append("lastAppliedWallTime", last);
-    doc.append("lastDurableWallTime", last).append("syncSourceHost", "");
-    doc.append("syncSourceId", -1).append("infoMessage", "");
-    if primary {
-        let elected = set.elected_ms();
-        let time = u64::try_from(elected / 1000).unwrap_or_default() << 32 | 1;
-        doc.append("electionTime", RawValue::Timestamp(time));
-        doc.append("electionDate", RawValue::Date(elected));
-    }
-    append_whole(doc, "configVersion", set.config().version);
-    doc.append("configTerm", set.term());
-    doc.append("self", true).append("lastHeartbeatMessage", "").end().end();
+    append_set_status(ctx, shown_set(ctx)?, doc);
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use mayfly_work::OpCtx;
 
 use mayfly_storage::StoreSession;
 
-use crate::request::OpKind;
+use crate::request::{OpKind, Unmet, WriteConcern};
 
 pub(crate) mod command;
 mod effects;
@@ -49,6 +49,8 @@ pub struct CommandContext<'a> {
     pub transaction: Option<&'a RefCell<CheckedOut>>,
     /// The logical session.
     pub session: Option<SessionId>,
+    /// The write concern.
+    pub write_concern: WriteConcern,
     /// How long the command has waited for data so far.
     pub waited: Duration,
     /// The effects besides the reply.
@@ -99,9 +101,28 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Counts written documents in `opcounters`; dispatch counts all other commands.
+    /// Counts written documents in `opcounters` and by write concern; dispatch counts all other
+    /// commands.
     pub fn count(&self, kind: OpKind, documents: u64) {
         counter(self.service, kind).add(documents);
+        let [inserts, updates, deletes] = &self.service.metrics.write_concerns;
+        let counts = match kind {
+            OpKind::Insert => inserts,
+            OpKind::Update => updates,
+            OpKind::Delete => deletes,
+            OpKind::Query | OpKind::GetMore | OpKind::Command => return,
+        };
+        let concern = &self.write_concern;
+        let counter = match (concern.w, concern.unmet) {
+            _ if !concern.given => &counts.none,
+            (_, Some(Unmet::Mode | Unmet::Tags)) => &counts.tag,
+            (None, _) => &counts.majority,
+            (Some(w), _) => match usize::try_from(w).ok().and_then(|w| counts.number.get(w)) {
+                Some(counter) => counter,
+                None => &counts.tag,
+            },
+        };
+        counter.add(documents);
     }
 
     /// Counts changed documents.

@@ -119,7 +119,7 @@ pub(crate) fn log_stats_document(ctx: &CommandContext<'_>, options: RawDoc<'_>) 
 }
 
 /// Appends the sizes of the operation log.
-fn append_log(ctx: &CommandContext<'_>, scale: i64, doc: &mut DocBuilder) -> Result<()> {
+pub(super) fn append_log(ctx: &CommandContext<'_>, scale: i64, doc: &mut DocBuilder) -> Result<()> {
     let store = &ctx.service.store;
     let sizes = store.oplog().sizes()?;
     doc.append("size", small(sizes.bytes / scale)).append("count", small(sizes.entries));

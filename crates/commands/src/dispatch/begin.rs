@@ -227,6 +227,7 @@ pub(super) fn context<'a>(
         retry: state.retry.as_ref(),
         transaction: state.transaction.as_ref(),
         session: request.generic.lsid,
+        write_concern: request.generic.write_concern,
         waited: incoming.repeat.waited_for,
         effects: &state.effects,
     }

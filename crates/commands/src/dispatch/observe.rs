@@ -11,7 +11,7 @@ use mayfly_base::{ErrorCode, Result};
 use mayfly_query::QueryShape;
 use mayfly_service::query_settings::namespace_of;
 use mayfly_service::top::{Done, Scan, Use};
-use mayfly_service::{Connection, Service, Shapes};
+use mayfly_service::{Connection, Metrics, Service, Shapes};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
@@ -62,13 +62,27 @@ impl Observed<'_> {
         let done = Done { kind: self.usage(), reads, micros, scan: self.scan() };
         let exists = |name: &str| self.service.has_namespace(name);
         self.service.top.record(namespace, done, exists);
-        self.service.metrics.count_memory(self.op);
+        self.count_scan(done.scan);
+        self.service.metrics.count_work(self.op);
         let profiler = &self.service.profiler;
         if profiler.is_slow(micros) || Shapes::samples(self.op.id()) {
             self.record_shape(micros);
         }
         if profiler.may_record(micros) {
             self.record(micros);
+        }
+    }
+
+    /// Counts a collection scan, and a read by its read concern.
+    #[inline(always)]
+    fn count_scan(&self, scan: Scan) {
+        let Metrics { query_executor, read_concerns, .. } = &self.service.metrics;
+        if scan != Scan::None {
+            query_executor.collection_scans.add(1);
+            query_executor.non_tailable_scans.add(u64::from(scan == Scan::Ending));
+        }
+        if self.request.row.reads.contains(Reads::DEFAULTS) {
+            read_concerns[self.request.generic.read_concern.counted_at()].add(1);
         }
     }
 

@@ -9,6 +9,7 @@ mod message;
 pub(crate) mod needs;
 pub(crate) mod row;
 
+pub(crate) use generic::Unmet;
 pub use generic::{Durability, Generic, ReadConcern, ReadLevel, TransactionPart, WriteConcern};
 pub use mayfly_value::arguments::Fields;
 pub(crate) use message::no_such_command;

@@ -107,6 +107,60 @@ pub struct CommandCounts {
     pub failed: Counter,
 }
 
+/// What queries read: the section `metrics.queryExecutor`.
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "the names are the fields of serverStatus")]
+pub struct QueryExecutor {
+    /// Index entries.
+    pub scanned: Counter,
+    /// Documents.
+    pub scanned_objects: Counter,
+    pub collection_scans: Counter,
+    /// Collection scans without a tailable cursor.
+    pub non_tailable_scans: Counter,
+}
+
+/// The names of read concerns in `opReadConcernCounters`, in the order of
+/// [`Metrics::read_concerns`]; the last one counts reads without a level.
+pub const READ_CONCERNS: [&str; 6] =
+    ["available", "linearizable", "local", "majority", "snapshot", "none"];
+
+/// The largest number of members in a write concern.
+const MAX_MEMBERS: usize = 50;
+
+/// Written documents of a kind by the write concern of the command: a field of
+/// `opWriteConcernCounters`.
+#[derive(Debug)]
+pub struct WriteConcernCounts {
+    /// `w: "majority"`.
+    pub majority: Counter,
+    /// `w` is a number, which is the index.
+    pub number: [Counter; MAX_MEMBERS + 1],
+    /// `w` is a mode, or counts members by tags.
+    pub tag: Counter,
+    /// The command has no write concern.
+    pub none: Counter,
+}
+
+impl Default for WriteConcernCounts {
+    fn default() -> WriteConcernCounts {
+        let number = std::array::from_fn(|_| Counter::default());
+        let (majority, tag, none) = Default::default();
+        WriteConcernCounts { majority, number, tag, none }
+    }
+}
+
+/// Waits of writes for their write concern: the section `metrics.getLastError`.
+#[derive(Debug, Default)]
+pub struct WriteConcernWaits {
+    /// Commands that waited for the sync of the log.
+    pub count: Counter,
+    /// The time of these waits in microseconds.
+    pub micros: Counter,
+    /// Write concerns from the defaults that this member cannot meet.
+    pub unsatisfiable_defaults: Counter,
+}
+
 /// All counters of a server.
 #[allow(missing_docs, reason = "the names are the sections of serverStatus")]
 pub struct Metrics {
@@ -117,6 +171,14 @@ pub struct Metrics {
     pub logins: [Logins; LOGIN_MECHANISMS.len()],
     /// Documents returned to clients, and inserted, updated and deleted by them.
     pub documents: DocumentCounts,
+    pub query_executor: QueryExecutor,
+    /// Operations that sorted documents: `metrics.operation.scanAndOrder`.
+    pub scan_and_order: Counter,
+    /// Reads by read concern, in the order of [`READ_CONCERNS`].
+    pub read_concerns: [Counter; READ_CONCERNS.len()],
+    /// Inserts, updates and deletes by write concern.
+    pub write_concerns: [WriteConcernCounts; 3],
+    pub write_concern_waits: WriteConcernWaits,
     /// Statements that were sent again after they had been executed.
     pub retried_statements: Counter,
     /// Sorted documents: `metrics.query.sort.totalKeysSorted`.
@@ -138,6 +200,11 @@ impl Default for Metrics {
             asserts: Asserts::default(),
             logins: Default::default(),
             documents: DocumentCounts::default(),
+            query_executor: QueryExecutor::default(),
+            scan_and_order: Counter::default(),
+            read_concerns: Default::default(),
+            write_concerns: Default::default(),
+            write_concern_waits: WriteConcernWaits::default(),
             retried_statements: Counter::default(),
             keys_sorted: Counter::default(),
             bytes_sorted: Counter::default(),
@@ -149,9 +216,19 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Adds the sort and spill counts of a finished operation.
-    pub fn count_memory(&self, op: &OpCtx) {
+    /// Adds what a finished operation read, sorted and spilled.
+    pub fn count_work(&self, op: &OpCtx) {
+        for (counter, read) in [
+            (&self.query_executor.scanned, &op.keys_examined),
+            (&self.query_executor.scanned_objects, &op.docs_examined),
+        ] {
+            match read.load(Ordering::Relaxed) {
+                0 => {}
+                read => counter.add(read),
+            }
+        }
         if op.has_sort_stage.load(Ordering::Relaxed) {
+            self.scan_and_order.add(1);
             self.keys_sorted.add(op.keys_sorted.load(Ordering::Relaxed));
             self.bytes_sorted.add(op.bytes_sorted.load(Ordering::Relaxed));
         }

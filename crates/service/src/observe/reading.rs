@@ -11,7 +11,7 @@ use mayfly_work::OpCtx;
 use crate::counters::PolicyFigure;
 use crate::process::usage;
 use crate::server::Service;
-use crate::sessions::TransactionCounts;
+use crate::sessions::{CursorCounts, TransactionCounts};
 
 /// Figures of a server at one moment.
 pub struct Reading<'s> {
@@ -22,7 +22,7 @@ pub struct Reading<'s> {
     catalog: OnceCell<CatalogCounts>,
     engine: OnceCell<EngineStats>,
     running: OnceCell<Vec<Arc<OpCtx>>>,
-    cursors: OnceCell<(i64, i64)>,
+    cursors: OnceCell<CursorCounts>,
     transactions: OnceCell<TransactionCounts>,
     memory: OnceCell<usage::Memory>,
     messages: OnceCell<(usize, usize, u64)>,
@@ -73,10 +73,9 @@ impl<'s> Reading<'s> {
         self.running().iter().filter(reads).count() as i64
     }
 
-    /// The numbers of open cursors and of cursors that timed out.
-    pub(super) fn cursors(&self) -> (i64, i64) {
+    pub(super) fn cursors(&self) -> &CursorCounts {
         let now = || self.service.clock.monotonic_micros();
-        *self.cursors.get_or_init(|| self.service.cursors.counts(now()))
+        self.cursors.get_or_init(|| self.service.cursors.counts(now()))
     }
 
     pub(super) fn transactions(&self) -> &TransactionCounts {

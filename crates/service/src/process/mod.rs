@@ -5,6 +5,7 @@ mod buffers;
 mod log_ring;
 pub mod machine;
 mod shutdown;
+pub mod system;
 mod topology;
 pub mod usage;
 

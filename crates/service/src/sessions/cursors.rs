@@ -30,6 +30,8 @@ pub struct Cursors {
     returned: Condvar,
     last_check_micros: AtomicI64,
     timed_out: AtomicI64,
+    /// The number of cursors since the start.
+    opened: AtomicI64,
     /// The parameter `cursorTimeoutMillis`: idle cursors are closed after so many milliseconds.
     pub timeout_ms: AtomicI64,
 }
@@ -70,6 +72,21 @@ pub enum IdleTime {
     Unlimited,
 }
 
+/// The numbers of cursors that clients can continue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CursorCounts {
+    /// Open cursors.
+    pub open: i64,
+    /// Open cursors without a timeout of their own.
+    pub no_timeout: i64,
+    /// Open cursors of which a batch runs.
+    pub pinned: i64,
+    /// Cursors that were opened since the start.
+    pub opened: i64,
+    /// Cursors that have timed out since the start.
+    pub timed_out: i64,
+}
+
 /// The answer of `killCursors`.
 #[derive(Debug, Default)]
 pub struct Killed {
@@ -86,6 +103,7 @@ impl Default for Cursors {
             returned: Condvar::new(),
             last_check_micros: AtomicI64::new(0),
             timed_out: AtomicI64::new(0),
+            opened: AtomicI64::new(0),
             timeout_ms: AtomicI64::new(IDLE_MS),
         }
     }
@@ -119,6 +137,7 @@ impl Cursors {
                     is_borrowed: false,
                 };
                 open.insert(id, entry);
+                self.opened.fetch_add(1, Ordering::Relaxed);
                 return id;
             }
         }
@@ -267,12 +286,19 @@ impl Cursors {
         });
     }
 
-    /// The numbers of open cursors and of cursors that have timed out since the start.
-    pub fn counts(&self, now_micros: i64) -> (i64, i64) {
+    /// The numbers of cursors.
+    pub fn counts(&self, now_micros: i64) -> CursorCounts {
         self.close_idle(now_micros);
         let mut open = self.open.lock();
         open.retain(|_, entry| !entry.owner.is_over());
-        (open.len() as i64, self.timed_out.load(Ordering::Relaxed))
+        let count = |of: fn(&Entry) -> bool| open.values().filter(|entry| of(entry)).count() as i64;
+        CursorCounts {
+            open: open.len() as i64,
+            no_timeout: count(|entry| entry.no_timeout),
+            pinned: count(|entry| entry.cursor.is_none()),
+            opened: self.opened.load(Ordering::Relaxed),
+            timed_out: self.timed_out.load(Ordering::Relaxed),
+        }
     }
 
     /// Closes cursors whose timeout is over. Checks at most every few seconds, however often it is

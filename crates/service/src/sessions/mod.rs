@@ -14,6 +14,7 @@ mod statements;
 mod transactions;
 
 pub use checked_out::CheckedOut;
+pub(crate) use cursors::CursorCounts;
 pub use cursors::{CursorOwner, Cursors, IdleTime};
 pub use transactions::{Beginning, OpenTransactions, TransactionCounts, TransactionInfo};
 

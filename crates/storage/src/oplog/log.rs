@@ -39,6 +39,8 @@ pub struct Oplog {
     pub(crate) cutting: Mutex<()>,
     /// The number of cuts because the disk was nearly full.
     pub(crate) cuts_for_room: AtomicU64,
+    /// The number of times that cut entries were removed, and the time that this took.
+    pub(crate) truncations: (AtomicU64, AtomicU64),
     /// When such a cut was last logged.
     pub(crate) warned_of_cut_micros: AtomicI64,
     /// The number of entries that change streams and log-fed indexes have read.
@@ -93,6 +95,7 @@ impl Oplog {
             resized: AtomicBool::new(false),
             cutting: Mutex::new(()),
             cuts_for_room: AtomicU64::new(0),
+            truncations: Default::default(),
             warned_of_cut_micros: AtomicI64::new(i64::MIN / 2),
             followed: AtomicU64::new(0),
             image_expiry_secs: AtomicI64::new(-1),
@@ -161,6 +164,12 @@ impl Oplog {
     /// The number of cuts because the disk was nearly full.
     pub fn cuts_for_room(&self) -> u64 {
         self.cuts_for_room.load(Ordering::Relaxed)
+    }
+
+    /// How often cut entries were removed since the start, and the microseconds that this took.
+    pub fn truncations(&self) -> (u64, u64) {
+        let (count, micros) = &self.truncations;
+        (count.load(Ordering::Relaxed), micros.load(Ordering::Relaxed))
     }
 
     /// The timestamp, at most `up_to`, at which the log must be cut to be within its limits; `None`

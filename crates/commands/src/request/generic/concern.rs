@@ -89,6 +89,9 @@ impl Unmet {
                 (ErrorCode::UnknownReplWriteConcern, text)
             }
         };
+        if own.is_none() {
+            service.metrics.write_concern_waits.unsatisfiable_defaults.add(1);
+        }
         doc.start_document("writeConcernError").append("code", code.0);
         doc.append("codeName", code.name().as_ref()).append("errmsg", text.as_str());
         if let Some(concern) = concern {

@@ -50,6 +50,20 @@ impl ReadLevel {
     }
 }
 
+impl ReadConcern {
+    /// The index of its counter in [`mayfly_service::Metrics::read_concerns`].
+    pub(crate) fn counted_at(&self) -> usize {
+        match self.level {
+            _ if !self.has_level => 5,
+            ReadLevel::Available => 0,
+            ReadLevel::Linearizable => 1,
+            ReadLevel::Local => 2,
+            ReadLevel::Majority => 3,
+            ReadLevel::Snapshot => 4,
+        }
+    }
+}
+
 /// The `readConcern` of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadConcern {

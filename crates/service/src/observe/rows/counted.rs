@@ -7,6 +7,7 @@ use mayfly_work::spill::{Operator, Spilled};
 
 use super::long;
 use crate::counters::metrics::CommandCounts;
+use crate::observe::Representation;
 use crate::observe::figure::{Figure, Points, counter, expected, gauge};
 use crate::observe::reading::Reading;
 
@@ -36,9 +37,32 @@ pub(super) const ROWS: &[Figure] = &[
         "mayflydb_cursors_timed_out_total",
         "Idle cursors that were closed because they timed out.",
     )
-    .read(|r| r.cursors().1),
+    .read(|r| r.cursors().timed_out),
+    counter(
+        "metrics.cursor.moreThanOneBatch",
+        "mayflydb_cursors_opened_total",
+        "Cursors that stayed open after their first batch.",
+    )
+    .read(|r| r.cursors().opened),
+    expected(
+        "metrics.cursor.totalOpened",
+        "Repeats moreThanOneBatch: a cursor that ends with its first batch is not counted.",
+    )
+    .read(|r| r.cursors().opened),
+    gauge(
+        "metrics.cursor.open.noTimeout",
+        "mayflydb_cursors_open_without_timeout",
+        "Open cursors that have no timeout of their own.",
+    )
+    .read(|r| r.cursors().no_timeout),
+    gauge(
+        "metrics.cursor.open.pinned",
+        "mayflydb_cursors_in_use",
+        "Open cursors of which a batch is being read.",
+    )
+    .read(|r| r.cursors().pinned),
     gauge("metrics.cursor.open.total", "mayflydb_cursors_open", "Open cursors.")
-        .read(|r| r.cursors().0),
+        .read(|r| r.cursors().open),
     counter(
         "metrics.document.{change}",
         "mayflydb_documents_total",
@@ -52,11 +76,68 @@ pub(super) const ROWS: &[Figure] = &[
         out.add(&["updated"], documents.updated.get());
     }),
     counter(
+        "metrics.getLastError.wtime.num",
+        "mayflydb_write_concern_waits_total",
+        "Commands that waited for the sync of the write-ahead log, as their write concern asks.",
+    )
+    .read(|r| r.service.metrics.write_concern_waits.count.get()),
+    counter(
+        "metrics.getLastError.wtime.totalMillis",
+        "mayflydb_write_concern_wait_seconds_total",
+        "Time that commands waited for the sync of the write-ahead log.",
+    )
+    .micros()
+    .shown(Representation::Thousandth)
+    .read(|r| r.service.metrics.write_concern_waits.micros.get()),
+    expected("metrics.getLastError.wtimeouts", "Always zero: a sync of the log has no timeout.")
+        .zero(),
+    counter(
+        "metrics.getLastError.default.unsatisfiable",
+        "mayflydb_write_concern_defaults_unsatisfiable_total",
+        "Writes with a default write concern that this member cannot meet.",
+    )
+    .read(|r| r.service.metrics.write_concern_waits.unsatisfiable_defaults.get()),
+    expected(
+        "metrics.getLastError.default.wtimeouts",
+        "Always zero: a sync of the log has no timeout.",
+    )
+    .zero(),
+    counter(
+        "metrics.operation.scanAndOrder",
+        "mayflydb_operations_sorted_total",
+        "Operations that sorted documents because no index gave their order.",
+    )
+    .read(|r| r.service.metrics.scan_and_order.get()),
+    counter(
         "metrics.operation.writeConflicts",
         "mayflydb_write_conflicts_total",
         "Writes that conflicted with another write of the same document.",
     )
     .read(|r| r.service.store.write_conflicts.load(Ordering::Relaxed)),
+    counter(
+        "metrics.queryExecutor.scanned",
+        "mayflydb_index_entries_examined_total",
+        "Index entries that operations of clients read.",
+    )
+    .read(|r| r.service.metrics.query_executor.scanned.get()),
+    counter(
+        "metrics.queryExecutor.scannedObjects",
+        "mayflydb_documents_examined_total",
+        "Documents that operations of clients read.",
+    )
+    .read(|r| r.service.metrics.query_executor.scanned_objects.get()),
+    counter(
+        "metrics.queryExecutor.collectionScans.total",
+        "mayflydb_collection_scans_total",
+        "Operations that read a whole collection.",
+    )
+    .read(|r| r.service.metrics.query_executor.collection_scans.get()),
+    counter(
+        "metrics.queryExecutor.collectionScans.nonTailable",
+        "mayflydb_collection_scans_not_tailable_total",
+        "Operations that read a whole collection without a tailable cursor.",
+    )
+    .read(|r| r.service.metrics.query_executor.non_tailable_scans.get()),
     counter(
         "metrics.query.{operator}.spills",
         "mayflydb_spills_total",

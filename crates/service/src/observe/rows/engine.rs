@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Figure] = &[
         "Space of the files of the write-ahead log, a part of which is allocated in advance.",
     )
     .bytes()
-    .each(|r, out| of_files(r, out, |files| long(files.log.bytes))),
+    .read(|r| long(r.engine().files.map_or(0, |files| files.log.bytes))),
     gauge(
         "storageEngine.writeAheadLogFiles",
         "mayflydb_storage_log_files",

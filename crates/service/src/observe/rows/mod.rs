@@ -1,5 +1,6 @@
 //! The rows by subject. The fields of a section of `serverStatus` are in the order of its rows.
 
+mod concerns;
 mod counted;
 mod engine;
 mod policies;
@@ -11,9 +12,17 @@ use super::figure::Figure;
 
 /// All figures, subject by subject.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    [work::ROWS, storage::ROWS, engine::ROWS, process::ROWS, counted::ROWS, policies::ROWS]
-        .into_iter()
-        .flatten()
+    [
+        work::ROWS,
+        storage::ROWS,
+        engine::ROWS,
+        process::ROWS,
+        counted::ROWS,
+        concerns::ROWS,
+        policies::ROWS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// A count as an int64, capped at the largest one.

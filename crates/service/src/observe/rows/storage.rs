@@ -140,6 +140,19 @@ pub(super) const ROWS: &[Figure] = &[
     .unit(Unit::Millis)
     .shown(Representation::Hours)
     .read(|r| r.service.store.oplog().limits().retention_ms),
+    counter(
+        "oplogTruncation.truncateCount",
+        "mayflydb_oplog_truncations_total",
+        "How often old entries of the operation log were removed.",
+    )
+    .read(|r| long(r.service.store.oplog().truncations().0)),
+    counter(
+        "oplogTruncation.totalTimeTruncatingMicros",
+        "mayflydb_oplog_truncation_seconds_total",
+        "Time of the removals of old entries of the operation log.",
+    )
+    .micros()
+    .read(|r| long(r.service.store.oplog().truncations().1)),
     gauge(
         "ttl.suspended",
         "mayflydb_ttl_suspended",
