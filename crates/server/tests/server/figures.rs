@@ -64,7 +64,8 @@ fn skeleton(document: &Document, place: &str, out: &mut String) {
 fn status_of_a_busy_server(folder: &std::path::Path) -> Document {
     let server = Server::start_with(folder, &["--replSet", "rs"]);
     let mut client = server.connect();
-    client.ok(&doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "test" });
+    let concern = doc! { "w": 1 };
+    client.ok(&doc! { "insert": "c", "documents": [{ "_id": 1 }], "writeConcern": concern, "$db": "test" });
     client.ok(&doc! { "find": "c", "$db": "test" });
     found(&mut client, &doc! { "serverStatus": 1, "$db": "admin" })
 }

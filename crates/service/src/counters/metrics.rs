@@ -111,9 +111,9 @@ pub struct CommandCounts {
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are the fields of serverStatus")]
 pub struct QueryExecutor {
-    /// Index entries.
+    /// Index entries that were read.
     pub scanned: Counter,
-    /// Documents.
+    /// Documents that were read.
     pub scanned_objects: Counter,
     pub collection_scans: Counter,
     /// Collection scans without a tailable cursor.
@@ -132,7 +132,7 @@ const MAX_MEMBERS: usize = 50;
 /// `opWriteConcernCounters`.
 #[derive(Debug)]
 pub struct WriteConcernCounts {
-    /// `w: "majority"`.
+    /// The concern is `w: "majority"`.
     pub majority: Counter,
     /// `w` is a number, which is the index.
     pub number: [Counter; MAX_MEMBERS + 1],

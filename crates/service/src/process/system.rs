@@ -1,5 +1,5 @@
-//! Figures of the machine from `/proc`, in the form of `systemMetrics` of the reference's diagnostic
-//! data. What the system does not report is left out.
+//! Figures of the machine from `/proc`, in the form of `systemMetrics` of the reference's
+//! diagnostic data. What the system does not report is left out.
 
 use std::fs;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub struct SystemMetrics {
     pub memory: Numbers,
     /// The physical disks by name.
     pub disks: Vec<(String, Numbers)>,
-    /// Virtual memory.
+    /// Counts of virtual memory: page faults and swapping.
     pub vmstat: Numbers,
 }
 

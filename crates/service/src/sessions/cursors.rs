@@ -75,7 +75,7 @@ pub enum IdleTime {
 /// The numbers of cursors that clients can continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CursorCounts {
-    /// Open cursors.
+    /// Cursors that are open now.
     pub open: i64,
     /// Open cursors without a timeout of their own.
     pub no_timeout: i64,
