@@ -19,4 +19,5 @@ pub(crate) use canonical::sorts_by_score;
 pub use canonical::{CanonicalQuery, FindOptions, FirstOf, Hint};
 pub use query_shape::{QueryShape, QueryShapeHash};
 pub use shape::PlanShape;
+pub(crate) use stage_shape::ShapeOf;
 pub use stage_shape::StageShape;

@@ -14,6 +14,8 @@ pub enum StageShape {
     Type,
     /// The operand is kept unchanged, because it contains no values.
     Verbatim,
+    /// The operand is the order of a sort. It is kept unchanged.
+    Order,
     /// The operand is a projection.
     Projection,
     /// The operand is an expression, or a document of expressions.
@@ -52,7 +54,7 @@ fn append_stage(field: RawElement<'_>, shape_of: ShapeOf, out: &mut DocBuilder) 
         (StageShape::Type, value) => {
             out.append(name, type_of(value).as_str());
         }
-        (StageShape::Verbatim, value) => {
+        (StageShape::Verbatim | StageShape::Order, value) => {
             out.append(name, value);
         }
         (StageShape::Projection, RawValue::Document(fields)) => {

@@ -34,7 +34,7 @@ pub const STAGES: &[StageRow] = &[
     })
     .selecting(|_| true)
     .keeps(&[Operator::Sort])
-    .shaped(StageShape::Verbatim),
+    .shaped(StageShape::Order),
     row(("$skip", "Drops the first documents", "2.1", Needs::Input), window::parse_skip)
         .selecting(|_| true)
         .shaped(StageShape::Type),

@@ -18,6 +18,8 @@
 
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
+use crate::language::{ShapeOf, StageShape};
+
 /// The most fields of a suggested index.
 const MAX_FIELDS: usize = 8;
 
@@ -45,8 +47,9 @@ struct Conditions {
 }
 
 impl Suggestion {
-    /// The index for a shape, as [`QueryShape`](crate::QueryShape) writes it.
-    pub fn of(shape: RawDoc<'_>) -> Option<Suggestion> {
+    /// The index for a shape, as [`QueryShape`](crate::QueryShape) writes it. `shape_of` returns
+    /// the shapes of stages: the filters before the first other stage count, and a sort after them.
+    pub(crate) fn with_stages(shape: RawDoc<'_>, shape_of: ShapeOf) -> Option<Suggestion> {
         let document = |name: &str| shape.get(name).and_then(RawValue::as_document);
         let (mut conditions, mut sort) = (Conditions::default(), Vec::new());
         match shape.get("command")?.as_str()? {
@@ -54,9 +57,11 @@ impl Suggestion {
                 let RawValue::Array(stages) = shape.get("pipeline")? else { return None };
                 for stage in stages.iter().filter_map(|stage| stage.value().as_document()) {
                     let stage = stage.iter().next()?;
-                    match (stage.name(), stage.value()) {
-                        ("$match", RawValue::Document(filter)) => conditions.collect("", filter),
-                        ("$sort", RawValue::Document(order)) => {
+                    match (shape_of(stage.name()), stage.value()) {
+                        (StageShape::Filter, RawValue::Document(filter)) => {
+                            conditions.collect("", filter);
+                        }
+                        (StageShape::Order, RawValue::Document(order)) => {
                             sort = sort_fields(order);
                             break;
                         }

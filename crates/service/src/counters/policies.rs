@@ -4,6 +4,9 @@
 //! a third of a microsecond each, so a count ends at [`DUE_LIMIT`], and policies are counted in
 //! turns: each reading counts for [`COUNTING_MICROS`] and continues with the next policy later.
 //! Until its turn a policy keeps its last count, at least 1 while anything is due.
+//!
+//! With very many policies, or a store across a network, a reading takes longer. It is therefore
+//! used for [`USED_TIMES`] as long as it took.
 
 use std::sync::Arc;
 
@@ -17,6 +20,8 @@ use parking_lot::Mutex;
 pub(crate) const DUE_LIMIT: usize = 10_000;
 /// Readings within this time are one.
 const FRESH_MICROS: i64 = 500_000;
+/// How many times as long as a reading took its figures are used.
+const USED_TIMES: i64 = 50;
 /// The time for counts of one reading.
 const COUNTING_MICROS: i64 = 2_000;
 
@@ -41,7 +46,8 @@ pub(crate) struct PolicyFigures(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    read_at: Option<i64>,
+    /// When the figures were read last, and how long that took.
+    read: Option<(i64, i64)>,
     /// Those with most lag first.
     figures: Arc<[PolicyFigure]>,
     /// The last collection whose due documents were counted.
@@ -53,9 +59,10 @@ impl PolicyFigures {
     pub(crate) fn get(&self, store: &Store, clock: &Arc<dyn Clock>) -> Arc<[PolicyFigure]> {
         let mut state = self.0.lock();
         let now = clock.monotonic_micros();
-        if state.read_at.is_none_or(|at| now - at >= FRESH_MICROS) {
+        let is_old = |(at, took): (i64, i64)| now - at >= FRESH_MICROS.max(took * USED_TIMES);
+        if state.read.is_none_or(is_old) {
             state.read(store, clock);
-            state.read_at = Some(now);
+            state.read = Some((now, clock.monotonic_micros() - now));
         }
         state.figures.clone()
     }
