@@ -10,16 +10,39 @@ use mayfly_work::OpInfo;
 
 use super::Observed;
 use crate::request::OpKind;
+use crate::request::row::Reads;
 
 impl Observed<'_> {
     /// Adds the operation to those of its shape.
     #[cold]
     pub(super) fn record_shape(&self, micros: i64) {
-        let info = self.op.info();
-        let Some(shape) = self.statistics_shape(&info) else { return };
+        if !self.may_have_shape() {
+            return;
+        }
+        self.op.update_info(|info| {
+            if let Some(shape) = self.statistics_shape(info) {
+                self.record_as(&shape, info, micros);
+            }
+        });
+    }
+
+    /// False for commands that read or change no documents by a filter, which are not recorded.
+    /// This test allocates nothing.
+    fn may_have_shape(&self) -> bool {
+        let row = self.request.row;
+        match row.kind {
+            OpKind::Query | OpKind::Update | OpKind::Delete | OpKind::GetMore => true,
+            OpKind::Insert => false,
+            OpKind::Command => {
+                row.reads.contains(Reads::COUNTED) || self.request.body.get("query").is_some()
+            }
+        }
+    }
+
+    fn record_as(&self, shape: &QueryShape, info: &OpInfo, micros: i64) {
         let planning = &self.op.planning;
         self.service.shapes.record(
-            &shape,
+            shape,
             &ShapeRun {
                 plan_summary: &info.plan_summary,
                 micros,
