@@ -7,12 +7,14 @@
 mod audit;
 mod file;
 mod flags;
+mod http;
 mod keys;
 mod layers;
 mod logging;
 mod profiling;
 
 pub use flags::{Flags, StorageAction, Task};
+pub use http::HttpOptions;
 pub use layers::{Layers, Origin, shown_words};
 pub use logging::{LogDestination, LogSettings};
 pub use profiling::Profiling;
@@ -61,6 +63,8 @@ pub struct Config {
     pub max_connections: usize,
     /// The options of TLS.
     pub tls: TlsOptions,
+    /// The status page and the metrics.
+    pub http: HttpOptions,
     /// Folder of the data.
     pub db_path: PathBuf,
     /// The storage engine.
@@ -164,6 +168,7 @@ impl Config {
                 disabled_protocols: list(&layers.text("net.tls.disabledProtocols")?),
                 fips_mode: layers.bool("net.tls.FIPSMode")?,
             },
+            http: http::settings(layers)?,
             db_path: PathBuf::from(layers.text("storage.dbPath")?),
             engine: match layers.text("storage.engine")?.as_str() {
                 "memory" => EngineChoice::Memory,
@@ -171,8 +176,7 @@ impl Config {
                 _ => EngineChoice::Rocksdb,
             },
             storage_url: optional("storage.url")?.map(SecretString::from),
-            storage_connections: usize::try_from(layers.integer("storage.connections")?)
-                .unwrap_or_default(),
+            storage_connections: count(layers, "storage.connections")?,
             cache_bytes: (layers.number(layers::CACHE_SIZE)? * f64::from(1 << 30)) as usize,
             reserve_bytes: layers.integer("storage.diskReserveMB")?.unsigned_abs() << 20,
             oplog_bytes: layers.integer("replication.oplogSizeMB")?.unsigned_abs() << 20,
@@ -202,6 +206,10 @@ impl Config {
             parameters: layers.parameters(),
         })
     }
+}
+
+fn count(layers: &Layers, path: &str) -> anyhow::Result<usize> {
+    Ok(usize::try_from(layers.integer(path)?).unwrap_or_default())
 }
 
 fn archive_options(layers: &Layers) -> anyhow::Result<ArchiveOptions> {

@@ -23,6 +23,7 @@ mod descriptors;
 pub mod failure;
 mod first_start;
 pub mod healthcheck;
+mod http;
 pub mod logging;
 mod opening;
 mod peer;

@@ -28,7 +28,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
 use crate::opening::{configure, open_service};
 use crate::tls::{self, Transport};
-use crate::{Config, TlsMode, peer, processes};
+use crate::{Config, TlsMode, http, peer, processes};
 
 /// How long running commands may continue after the command `shutdown`.
 pub const DRAIN: Duration = Duration::from_secs(1);
@@ -77,6 +77,7 @@ pub struct Running {
     /// The server, as commands see it.
     pub service: Arc<Service>,
     addresses: Vec<SocketAddr>,
+    http_addresses: Vec<SocketAddr>,
     listeners: JoinSet<()>,
     connected: Connected,
     announcement: Option<Announcement>,
@@ -91,10 +92,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let config = options.config.clone();
     // Listens first: a port in use is detected before a data folder is created or changed.
     let listeners = listen(&config).await?;
+    let site = http::Prepared::open(&config).await?;
     check_addresses()?;
     let transport = Arc::new(Transport::open(config.tls.clone())?);
-    let addresses: Vec<SocketAddr> =
-        listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let addresses = bound(&listeners);
     let service = open_service(options, host(addresses.first())).await?;
     if let Err(why) = configure(&service, &config) {
         // The error of the configuration is reported; a failed close would hide it.
@@ -106,12 +107,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let set = ReplicaSet::new(name, config.advertise.clone(), service.clock.now_ms());
         let _ = service.replica_set.set(set);
     }
-    let noted = service.note_start(mayfly_commands::VERSION);
-    if let Err(error) = noted.and_then(|()| service.begin_own_documents()) {
-        // Tools show less without these documents. For example a full disk must not prevent the
-        // start.
-        tracing::warn!(%error, "the server's own documents in 'local' and 'config' cannot be written");
-    }
+    note_start(&service);
     service.watch_transactions().context("cannot start a background thread")?;
     watch_threads(&service).context("cannot start a background thread")?;
     let connected = Connected::default();
@@ -140,6 +136,8 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     for listener in listeners {
         tasks.spawn(accept(listener, reception.clone()));
     }
+    let http_addresses = bound(&site.listeners);
+    site.start(&mut tasks, &service, &reception.transport);
     for line in &config.ignored {
         tracing::info!("{line}");
     }
@@ -149,7 +147,15 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         Some(to) => Some(LogArchive::start(service.clone(), &config.backup, to)?),
         None => None,
     };
-    Ok(Running { service, addresses, listeners: tasks, connected, announcement, log_archive })
+    Ok(Running {
+        service,
+        addresses,
+        http_addresses,
+        listeners: tasks,
+        connected,
+        announcement,
+        log_archive,
+    })
 }
 
 impl Running {
@@ -164,6 +170,11 @@ impl Running {
     /// All listening addresses.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The addresses of the status page.
+    pub fn http_addresses(&self) -> &[SocketAddr] {
+        &self.http_addresses
     }
 
     /// Waits until a stop is requested.
@@ -241,6 +252,16 @@ impl Running {
             "cannot close the data folder",
             "the next start recovers from the write-ahead log; see the messages before this one",
         ))
+    }
+}
+
+/// Writes the server's own documents.
+fn note_start(service: &Arc<Service>) {
+    let noted = service.note_start(mayfly_commands::VERSION);
+    if let Err(error) = noted.and_then(|()| service.begin_own_documents()) {
+        // Tools show less without these documents. For example a full disk must not prevent the
+        // start.
+        tracing::warn!(%error, "the server's own documents in 'local' and 'config' cannot be written");
     }
 }
 
@@ -370,12 +391,16 @@ fn watch_threads(service: &Arc<Service>) -> std::io::Result<()> {
 /// allow fewer.
 const BACKLOG: u32 = 4096;
 
-fn open_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
+pub(crate) fn open_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     // A restart must not wait for the connections of the previous process.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+fn bound(listeners: &[TcpListener]) -> Vec<SocketAddr> {
+    listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
 }
 
 async fn listen(config: &Config) -> anyhow::Result<Vec<TcpListener>> {

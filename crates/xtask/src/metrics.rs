@@ -12,8 +12,8 @@ The metrics of the server. The page is generated from a table in the code (`crat
 
 `db.serverStatus()` contains each metric, in the field of the last column. A name in braces is a label:
 `opcounters.{kind}` are the fields `opcounters.insert`, `opcounters.query` and so on. The names in the first column
-follow the conventions of Prometheus, but the server does not serve them over HTTP yet. Their units are bytes and
-seconds, also if `serverStatus` has mebibytes, milliseconds or microseconds. Counters begin at zero when the server
+follow the conventions of Prometheus, for which [`/metrics`](status-page.md#metrics) serves them. Their units are bytes
+and seconds, also if `serverStatus` has mebibytes, milliseconds or microseconds. Counters begin at zero when the server
 starts. Places that begin with `ttlStatus` are in the reply of that command, and not in `serverStatus`.
 
 ";

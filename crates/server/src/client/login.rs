@@ -17,29 +17,35 @@ use super::uri::UriUser;
 const MOST_ITERATIONS: u32 = 10_000_000;
 
 /// The messages of a login.
-struct Exchange<'u> {
-    user: &'u UriUser,
+pub(crate) struct Exchange {
+    user: UriUser,
     first_bare: String,
     nonce: String,
 }
 
 /// The client's last message, and the signature that proves that the server knows the password.
-struct Proof {
-    message: String,
+pub(crate) struct Proof {
+    pub(crate) message: String,
     server_signature: String,
 }
 
-impl<'u> Exchange<'u> {
-    fn begin(user: &'u UriUser, nonce: String) -> Exchange<'u> {
+impl Exchange {
+    /// Begins a login with a random nonce.
+    pub(crate) fn begin(user: UriUser, nonce: String) -> Exchange {
         let name = user.name.replace('=', "=3D").replace(',', "=2C");
         Exchange { user, first_bare: format!("n={name},r={nonce}"), nonce }
     }
 
-    fn first(&self) -> String {
+    /// The client's first message.
+    pub(crate) fn first(&self) -> String {
         format!("n,,{}", self.first_bare)
     }
 
-    fn prove(&self, server_first: &str) -> anyhow::Result<Proof> {
+    /// The proof for the server's first message.
+    ///
+    /// # Errors
+    /// An invalid message, and passwords that are not allowed in SCRAM.
+    pub(crate) fn prove(&self, server_first: &str) -> anyhow::Result<Proof> {
         let field = |name: &str| {
             let found = server_first.split(',').find_map(|part| part.strip_prefix(name));
             found.with_context(|| format!("the server's message of the login has no {name}"))
@@ -78,7 +84,7 @@ fn hmac(key: &[u8], text: &str) -> anyhow::Result<[u8; 32]> {
 /// A wrong password; errors of the network.
 pub(super) fn log_in(client: &mut Client, user: &UriUser) -> anyhow::Result<()> {
     let nonce = STANDARD.encode(rand::random::<[u8; 24]>());
-    let exchange = Exchange::begin(user, nonce);
+    let exchange = Exchange::begin(user.clone(), nonce);
     let mut start = DocBuilder::new();
     start.append("saslStart", 1).append("mechanism", Mechanism::ScramSha256.name());
     append_payload(&mut start, &exchange.first());
@@ -124,7 +130,7 @@ mod tests {
     fn the_exchange_is_that_of_the_standard() {
         let user =
             UriUser { name: "user".into(), password: "pencil".into(), source: "admin".into() };
-        let exchange = Exchange::begin(&user, "rOprNGfwEbeRWgbNEkqO".into());
+        let exchange = Exchange::begin(user, "rOprNGfwEbeRWgbNEkqO".into());
         assert_eq!(exchange.first(), "n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
         let server = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
         let proof = exchange.prove(server).unwrap();

@@ -16,6 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+pub(crate) use login::Exchange;
 pub(crate) use uri::{Uri, UriUser};
 
 /// The time limit of connecting.

@@ -18,7 +18,7 @@ pub(crate) struct Uri {
 }
 
 /// A user with a password.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct UriUser {
     pub(crate) name: String,
     pub(crate) password: SecretString,

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Parser, Subcommand};
 
+use super::http::DEFAULT_ADDRESS;
 use crate::backup::restore::RestoreFlags;
 use crate::backup::task::BackupFlags;
 use crate::check::CheckFlags;
@@ -51,6 +52,18 @@ pub struct Flags {
     /// Not supported: this server has no certified cryptographic module
     #[arg(long = "tlsFIPSMode")]
     pub(super) tls_fips_mode: bool,
+    /// Serve the status page and the metrics over HTTP [default address: 127.0.0.1:27018]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS)]
+    pub(super) http: Option<String>,
+    /// Further names of this server in URLs of the status page, separated by commas
+    #[arg(long = "httpHosts", value_name = "NAMES")]
+    pub(super) http_hosts: Option<String>,
+    /// Serve a status page without actions
+    #[arg(long = "httpReadOnly")]
+    pub(super) http_read_only: bool,
+    /// File with a token that gives access to the metrics
+    #[arg(long = "httpTokenFile", value_name = "FILE")]
+    pub(super) http_token_file: Option<String>,
     /// Folder of the data [default: ./data]
     #[arg(long)]
     pub(super) dbpath: Option<String>,
@@ -240,7 +253,7 @@ impl Flags {
     }
 
     /// The flags without a value that stand for `true`.
-    fn switches(&self) -> [(&'static str, bool); 9] {
+    fn switches(&self) -> [(&'static str, bool); 10] {
         [
             ("bind_ip_all", self.bind_ip_all),
             ("allowOpen", self.allow_open),
@@ -249,6 +262,7 @@ impl Flags {
                 self.tls_allow_connections_without_certificates,
             ),
             ("tlsFIPSMode", self.tls_fips_mode),
+            ("httpReadOnly", self.http_read_only),
             ("auditRuntimeConfiguration", self.audit_runtime_configuration),
             ("redactClientLogData", self.redact_client_log_data),
             ("logappend", self.logappend),
@@ -269,6 +283,9 @@ impl Flags {
             ("tlsCAFile", &self.tls_ca_file),
             ("tlsCRLFile", &self.tls_crl_file),
             ("tlsDisabledProtocols", &self.tls_disabled_protocols),
+            ("http", &self.http),
+            ("httpHosts", &self.http_hosts),
+            ("httpTokenFile", &self.http_token_file),
             ("dbpath", &self.dbpath),
             ("storageEngine", &self.storage_engine),
             ("storageUrl", &self.storage_url),

@@ -16,6 +16,7 @@ mod figures;
 mod first_start;
 mod formats;
 mod full_disk;
+mod http;
 mod log_files;
 mod logins;
 mod memory;

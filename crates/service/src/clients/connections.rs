@@ -98,6 +98,8 @@ pub struct Connections {
     /// The largest number of connections without a login; 0 for no limit of their own.
     max_unauthenticated: AtomicUsize,
     next_id: AtomicI64,
+    /// The number of ids of connections that are not of the wire protocol.
+    outside: AtomicI64,
     open: Mutex<Open>,
 }
 
@@ -125,6 +127,7 @@ impl Connections {
             max_per_address: AtomicI64::new(0),
             max_unauthenticated: AtomicUsize::new(0),
             next_id: AtomicI64::new(1),
+            outside: AtomicI64::new(0),
             open: Mutex::default(),
         }
     }
@@ -147,6 +150,14 @@ impl Connections {
         open.by_id.insert(id, connection.clone());
         self.add_unauthenticated(&mut open, &connection);
         Some(connection)
+    }
+
+    /// A connection that is not of the wire protocol, such as one of the status page. It has an id
+    /// of its own, and no limit or count includes it.
+    pub fn outside(&self, client: String, local: String, now_ms: i64) -> Arc<Connection> {
+        self.outside.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Connection::new(id, client, local, now_ms))
     }
 
     /// Reserves half of the connections for clients that log in: when more are unauthenticated, the
@@ -219,7 +230,7 @@ impl Connections {
 
     /// The number of connections since the start.
     pub fn total_created(&self) -> i64 {
-        self.next_id.load(Ordering::Relaxed) - 1
+        self.next_id.load(Ordering::Relaxed) - 1 - self.outside.load(Ordering::Relaxed)
     }
 }
 

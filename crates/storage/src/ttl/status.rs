@@ -65,6 +65,10 @@ pub struct PolicyStatus {
     pub rate_per_sec: f64,
     /// The estimated seconds until nothing is due; `None` if the policy deletes nothing.
     pub eta_secs: Option<f64>,
+    /// Whether the policy is paused.
+    pub paused: bool,
+    /// The configured pace in documents and in bytes per second.
+    pub pace: (Option<f64>, Option<f64>),
     /// The error of the last visit.
     pub last_error: Option<String>,
     /// Removed documents of the collection that stay until the oplog is cut; `None` if not known,
@@ -107,6 +111,15 @@ impl PolicyStatus {
             "lastError",
             self.last_error.as_deref().map_or(RawValue::Null, RawValue::String),
         );
+        if self.paused {
+            out.append("paused", true);
+        }
+        let (docs, bytes) = self.pace;
+        for (name, pace) in [("maxDocsPerSec", docs), ("maxBytesPerSec", bytes)] {
+            if let Some(pace) = pace {
+                out.append(name, pace);
+            }
+        }
         RetiredTally::append(self.retired, 1, out);
     }
 }
@@ -224,6 +237,8 @@ impl Store {
             skipped,
             rate_per_sec: rate,
             eta_secs: works.then(|| eta_secs(due.count, limits, rate)),
+            paused: policy.options.paused,
+            pace: (policy.options.max_docs_per_sec, policy.options.max_bytes_per_sec),
             last_error: runtime.last_error(),
             retired: self.retired(collection),
             now_ms: moment.now_ms,
