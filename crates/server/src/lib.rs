@@ -24,6 +24,7 @@ pub mod failure;
 mod first_start;
 pub mod healthcheck;
 pub mod logging;
+mod offline;
 mod opening;
 mod peer;
 pub mod permissions;

@@ -10,7 +10,7 @@ mod archive;
 mod client;
 mod failed;
 mod place;
-mod progress;
+pub(crate) mod progress;
 pub mod restore;
 mod runner;
 mod show;

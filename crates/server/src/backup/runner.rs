@@ -20,7 +20,7 @@ use mayfly_storage::{BackupPoint, RecordedBackup, Store, StoreIdentity};
 use mayfly_work::op::OpProgress;
 use mayfly_work::{OpCtx, current};
 
-use super::place::{BackupOptions, Missing, Place};
+use super::place::{BackupOptions, Missing, Place, real_path};
 
 /// How often the command checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -106,11 +106,10 @@ impl FileBackups {
     /// would take along.
     fn check_outside(&self, place: &Place) -> Result<()> {
         let Place::Folder(folder) = place else { return Ok(()) };
-        let data = std::fs::canonicalize(&self.data_folder).unwrap_or(self.data_folder.clone());
-        let existing = folder.ancestors().find_map(|above| std::fs::canonicalize(above).ok());
-        match existing.is_some_and(|existing| existing.starts_with(&data)) {
-            false => Ok(()),
-            true => Err(Error::new(
+        let is_inside = || Some(real_path(folder)?.starts_with(real_path(&self.data_folder)?));
+        match is_inside() {
+            Some(false) => Ok(()),
+            Some(true) | None => Err(Error::new(
                 ErrorCode::InvalidOptions,
                 format!("'to' is inside of the data folder: {}", folder.display()),
             )),

@@ -24,11 +24,10 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use mayfly_base::{Clock, SystemClock};
-use mayfly_kv_rocksdb::{FORMAT, FORMAT_FILE, OlderFormat, RocksEngine, RocksOptions};
-use mayfly_query::PartialFilters;
+use mayfly_kv::Engine;
+use mayfly_kv_rocksdb::{FORMAT, FORMAT_FILE, OlderFormat};
 use mayfly_repository::{BackupKind, ClusterTime, FileEntry, Manifest, Repository, Transfer};
-use mayfly_storage::{ExpiryAfterRestore, RestoreSource, Store, StoreOptions};
-use mayfly_work::OpRegistry;
+use mayfly_storage::{ExpiryAfterRestore, RestoreSource, Store};
 
 use self::marker::{Marker, Phase};
 use self::replay::LogReplay;
@@ -38,14 +37,12 @@ use super::runner::cluster_time;
 use super::task::{block_on, open};
 use super::{failed, progress, show};
 use crate::failure::{Failure, FailureKind};
-use crate::{data_folder, permissions, processes};
+use crate::{data_folder, offline, permissions, processes};
 
 /// Files that are fetched last.
 const LAST_FILES: [&str; 2] = ["CURRENT", FORMAT_FILE];
 /// Names of files that were being fetched when a restore was interrupted.
 const UNFINISHED_PREFIX: &str = ".tmp";
-/// Memory for the store while it is opened once.
-const CACHE_BYTES: usize = 64 << 20;
 
 /// The flags of `mayflydb restore`.
 #[derive(Clone, Debug, Args)]
@@ -139,7 +136,7 @@ async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<
         last_time: number(last_time.max(manifest.time)),
     };
     let become_own = store.become_restored(&source, expiry).and_then(|_| store.close());
-    become_own.map_err(of_store).with_context(damaged)?;
+    become_own.map_err(|error| offline::of_store(&error)).with_context(damaged)?;
     Marker::remove(folder).map_err(|error| of_io(error, tried()))?;
     Ok(summary(&manifest, folder, expiry, target.until.zip(replayed)))
 }
@@ -312,16 +309,10 @@ async fn last_time(repository: &Repository) -> mayfly_repository::Result<Cluster
     Ok(last)
 }
 
-fn open_engine(folder: &Path) -> anyhow::Result<Arc<RocksEngine>> {
+fn open_engine(folder: &Path) -> anyhow::Result<Arc<dyn Engine>> {
     File::open(folder)?.sync_all()?;
-    let options = RocksOptions {
-        cache_bytes: CACHE_BYTES,
-        reserve_bytes: 0,
-        // The backup keeps the old files.
-        older_format: OlderFormat::Replace,
-        ..RocksOptions::default()
-    };
-    Ok(RocksEngine::open(folder, options)?)
+    // The backup keeps the files of an older format.
+    Ok(offline::open_engine(folder, OlderFormat::Replace)?)
 }
 
 /// Opens the store. Without a replay, it must have the collections of the manifest.
@@ -331,14 +322,7 @@ fn open_store(
     until: Option<u64>,
     clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Arc<Store>> {
-    let engine = open_engine(folder)?;
-    let options = StoreOptions {
-        filters: Arc::new(PartialFilters),
-        background: false,
-        ..StoreOptions::default()
-    };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(engine, options, clock, ops).map_err(of_store)?;
+    let store = offline::open_store(open_engine(folder)?, clock)?;
     for expected in manifest.collections.iter().filter(|_| until.is_none()) {
         let has = |collection: &Arc<mayfly_storage::Collection>| {
             let is_named = collection.namespace().as_str() == expected.ns;
@@ -349,8 +333,4 @@ fn open_store(
         }
     }
     Ok(store)
-}
-
-fn of_store(error: mayfly_base::Error) -> anyhow::Error {
-    anyhow!("{}", error.message())
 }

@@ -8,7 +8,8 @@ use mayfly_query::PartialFilters;
 use mayfly_storage::Replay;
 use mayfly_value::{RawDoc, RawValue};
 
-use super::{of_store, open_engine};
+use super::open_engine;
+use crate::offline::of_store;
 
 /// The replay of a log into a folder with the files of a backup, or the rest of one that was
 /// interrupted.
@@ -28,7 +29,8 @@ impl LogReplay {
     /// Errors of the engine.
     pub(super) fn open(folder: &Path, from: u64, until: u64) -> anyhow::Result<LogReplay> {
         let engine = open_engine(folder)?;
-        let replay = Replay::open(engine, Arc::new(PartialFilters)).map_err(of_store)?;
+        let replay =
+            Replay::open(engine, Arc::new(PartialFilters)).map_err(|error| of_store(&error))?;
         Ok(LogReplay { replay, from, until, entries: 0 })
     }
 
@@ -49,7 +51,7 @@ impl LogReplay {
                 return Err(anyhow!("a segment of the log contains an entry without a time"));
             };
             if time > self.from && time <= self.until {
-                self.replay.apply(entry).map_err(of_store)?;
+                self.replay.apply(entry).map_err(|error| of_store(&error))?;
                 self.entries += 1;
             }
         }
@@ -61,7 +63,7 @@ impl LogReplay {
     /// # Errors
     /// Errors of the engine.
     pub(super) fn end(self) -> anyhow::Result<u64> {
-        self.replay.finish().map_err(of_store)?;
+        self.replay.finish().map_err(|error| of_store(&error))?;
         Ok(self.entries)
     }
 }
