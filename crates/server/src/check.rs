@@ -158,7 +158,8 @@ fn repair(folder: &Path, faults: &[StoreFault]) -> anyhow::Result<usize> {
 fn open(folder: &Path, older_format: OlderFormat) -> anyhow::Result<(Arc<Store>, Arc<OpCtx>)> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let engine = offline::open_engine(folder, older_format)?;
-    let store = offline::open_store(engine, clock.clone())?;
+    let store = offline::open_store(engine, clock.clone());
+    let store = store.map_err(|error| offline::of_store(&error))?;
     Ok((store, OpCtx::detached(clock)))
 }
 

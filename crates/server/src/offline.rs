@@ -12,7 +12,7 @@ use mayfly_storage::{Store, StoreOptions};
 use mayfly_work::OpRegistry;
 
 /// Memory for the store.
-const CACHE_BYTES: usize = 64 << 20;
+const CACHE_BYTES: usize = 32 << 20;
 
 /// Opens the engine of a folder. Nothing is kept free on its disk.
 ///
@@ -40,7 +40,7 @@ pub(crate) fn open_engine(
 pub(crate) fn open_store(
     engine: Arc<dyn Engine>,
     clock: Arc<dyn Clock>,
-) -> anyhow::Result<Arc<Store>> {
+) -> mayfly_base::Result<Arc<Store>> {
     let options = StoreOptions {
         filters: Arc::new(PartialFilters),
         background: false,
@@ -48,7 +48,7 @@ pub(crate) fn open_store(
         ..StoreOptions::default()
     };
     let ops = OpRegistry::new(clock.clone());
-    Store::open(engine, options, clock, ops).map_err(|error| of_store(&error))
+    Store::open(engine, options, clock, ops)
 }
 
 /// The text of an error of the store.

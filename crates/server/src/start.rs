@@ -137,6 +137,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         service.connections.limit_unauthenticated();
     }
     warn_if_open(&config, &addresses);
+    let log_archive = match &config.backup.archive_to {
+        Some(to) => Some(LogArchive::start(service.clone(), &config.backup, to)?),
+        None => None,
+    };
     for listener in listeners {
         tasks.spawn(accept(listener, reception.clone()));
     }
@@ -145,10 +149,6 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     }
     let announcement = announce(&config, &addresses);
     announce_restored(&service);
-    let log_archive = match &config.backup.archive_to {
-        Some(to) => Some(LogArchive::start(service.clone(), &config.backup, to)?),
-        None => None,
-    };
     Ok(Running { service, addresses, listeners: tasks, connected, announcement, log_archive })
 }
 
