@@ -70,6 +70,15 @@ pub struct RestoreFlags {
     pub max_mbps: Option<u32>,
 }
 
+impl RestoreFlags {
+    fn expiry(&self) -> ExpiryAfterRestore {
+        match self.resume_expiry {
+            true => ExpiryAfterRestore::Resumed,
+            false => ExpiryAfterRestore::Suspended,
+        }
+    }
+}
+
 /// Restores a backup, and prints its result for people.
 ///
 /// # Errors
@@ -99,12 +108,7 @@ async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<
     ))?;
     let last_time = last_time(&repository).await.map_err(failed)?;
     let database = flags.storage_url.as_deref();
-    let is_moved = begun.is_some_and(|marker| marker.phase == Phase::Moved);
-    match database {
-        Some(url) if !is_moved => on_own_thread(url, store::check_database).await?,
-        None if is_moved => return Err(store::lacks_database(tried())),
-        _ => {}
-    }
+    check_database(database, begun.as_ref(), &tried).await?;
     let marker = Marker {
         store: repository.store().to_string(),
         backup: wanted.to_string(),
@@ -126,14 +130,11 @@ async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<
     }
     let mut replayed = None;
     if target.until.is_some() && phase < Phase::Store {
-        let from = number(manifest.time);
-        replayed = Some(replay::replay(&repository, &target, (folder, from), &tried).await?);
+        let data = (folder.as_path(), number(manifest.time));
+        replayed = Some(replay::replay(&repository, &target, data, &tried).await?);
         write(Phase::Store)?;
     }
-    let expiry = match flags.resume_expiry {
-        true => ExpiryAfterRestore::Resumed,
-        false => ExpiryAfterRestore::Suspended,
-    };
+    let expiry = flags.expiry();
     let source = RestoreSource {
         backup: wanted.to_string(),
         time: number(manifest.time),
@@ -154,11 +155,22 @@ async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<
         on_own_thread(url, move |url| store::release_database(&folder, url, &tried)).await?;
     }
     Marker::remove(folder).map_err(|error| of_io(error, tried()))?;
-    let place = match database {
-        Some(_) => "the database".to_owned(),
-        None => folder.display().to_string(),
-    };
+    let place = database.map_or(folder.display().to_string(), |_| "the database".to_owned());
     Ok(summary(&manifest, &place, expiry, (target.until, replayed)))
+}
+
+/// Checks that there is a database if one is needed, and that it can take the store.
+async fn check_database(
+    database: Option<&str>,
+    begun: Option<&Marker>,
+    tried: &dyn Fn() -> String,
+) -> anyhow::Result<()> {
+    let is_moved = begun.is_some_and(|marker| marker.phase == Phase::Moved);
+    match database {
+        Some(url) if !is_moved => on_own_thread(url, store::check_database).await,
+        None if is_moved => Err(store::lacks_database(tried())),
+        _ => Ok(()),
+    }
 }
 
 /// Calls what waits for the database.
