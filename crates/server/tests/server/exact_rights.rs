@@ -56,8 +56,8 @@ fn table() -> Vec<(&'static str, Document, Vec<Vec<Right>>)> {
         ("shop", over("v", vec![lookup("d", vec![])]), vec![f("v"), f("d")]),
         ("shop", over("c", vec![doc! { "$unionWith": "v" }]), vec![f("c"), f("v")]),
         ("shop", explain(doc! { "find": "v" }), vec![f("v")]),
-        // Changing a view needs the rights to its collections. So does creating one, but only for a client that can read it
-        // (`views_are_created_without_the_rights_to_read_them_and_their_collections`).
+        // Changing a view needs the rights to its collections. Creating one does for a client that
+        // can read it (`views_are_created_without_the_rights_to_read_them_and_their_collections`).
         ("shop", doc! { "create": "w", "viewOn": "c", "pipeline": [lookup("d", vec![doc! { "$unionWith": "g" }])] },
             vec![on("w", &["createCollection"])]),
         ("shop", doc! { "collMod": "v", "viewOn": "c", "pipeline": [lookup("d", vec![])] }, vec![on("v", &["collMod"]), f("c"), f("d")]),
