@@ -130,7 +130,8 @@ class Writer:
                 db.drop_collection("view")
                 db.create_collection("view", viewOn="a", pipeline=[{"$match": {"n": number}}])
             case 5:
-                db.a.create_index("n", name="a_n")
+                if "a_n" not in db.a.index_information():
+                    db.a.create_index("n", name="a_n")
                 db.command("collMod", "a", index={"name": "a_n", "hidden": bool(number % 2)})
 
     def expire(self, db, number, now):

@@ -93,3 +93,88 @@ pub(super) fn copy(from: &dyn Engine, to: Arc<dyn Engine>, report: &dyn Fn(u64))
 fn failed(error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorCode::OperationFailed, format!("cannot read a run of entries: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicBool;
+
+    use mayfly_base::{ManualClock, Namespace};
+    use mayfly_kv::MemoryEngine;
+    use mayfly_kv_rocksdb::OlderFormat;
+    use mayfly_storage::{CreateIndexesOptions, ReadView, Store};
+    use mayfly_value::DocBuf;
+    use mayfly_value::bson::{DateTime, Document, doc};
+    use mayfly_work::OpCtx;
+
+    use super::*;
+    use crate::offline;
+
+    const NOW_MS: i64 = 1_800_000_000_000;
+
+    fn open(engine: Arc<dyn Engine>) -> (Arc<Store>, Arc<OpCtx>) {
+        let clock = Arc::new(ManualClock::at_ms(NOW_MS));
+        (offline::open_store(engine, clock.clone()).unwrap(), OpCtx::detached(clock))
+    }
+
+    fn rocksdb(folder: &Path) -> Arc<dyn Engine> {
+        offline::open_engine(folder, OlderFormat::Refuse).unwrap()
+    }
+
+    /// Documents with an index, of which a third has expired.
+    fn fill(store: &Store, op: &OpCtx) {
+        let (view, ns) = (ReadView::now(), Namespace::parse("shop.carts").unwrap());
+        let index = doc! { "key": { "at": 1 }, "name": "at", "expireAfterSeconds": 0 };
+        let index = DocBuf::from_bson(&index);
+        let options = CreateIndexesOptions::default();
+        store.create_indexes((op, &view), &ns, &[index.as_doc()], options).unwrap();
+        let (collection, _) = store.get_or_create(&view, &ns).unwrap();
+        let cart = |n: i64| -> Document {
+            let at = DateTime::from_millis(NOW_MS + if n % 3 == 0 { -1000 } else { 3_600_000 });
+            doc! { "_id": n, "at": at, "text": format!("cart {n} ").repeat(20) }
+        };
+        for first in (0..9000).step_by(1000) {
+            let carts: Vec<DocBuf> =
+                (first..first + 1000).map(|n| DocBuf::from_bson(&cart(n))).collect();
+            let insert = |unit: &mut mayfly_storage::WriteUnit<'_>| {
+                carts.iter().try_for_each(|cart| unit.insert(cart.as_doc()))
+            };
+            store.write(op, &view, &collection, insert).unwrap();
+        }
+        store.ensure_identity().unwrap();
+        store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    }
+
+    /// Everything that an engine has.
+    fn runs(engine: &dyn Engine) -> Vec<Vec<u8>> {
+        let mut reader = EntriesReader::of_engine(engine).unwrap();
+        std::iter::from_fn(|| reader.next_run().unwrap()).map(|(_, run)| run).collect()
+    }
+
+    #[test]
+    fn entries_go_from_rocksdb_to_memory_and_back() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (store, op) = open(rocksdb(folders[0].path()));
+        fill(&store, &op);
+        let found = store.check(&op, &mut |_| ()).unwrap();
+        assert!(found.documents == 6000 && found.faults.is_empty(), "{found:?}");
+        store.close().unwrap();
+        let first = rocksdb(folders[0].path());
+        let all = runs(&*first);
+        let memory: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+        let entries = copy(&*first, memory.clone(), &|_| ()).unwrap();
+        EntriesWriter::release(&*memory).unwrap();
+        assert!(runs(&*memory) == all && entries > 18_000);
+        let second = rocksdb(folders[1].path());
+        assert_eq!(copy(&*memory, second.clone(), &|_| ()).unwrap(), entries);
+        EntriesWriter::release(&*second).unwrap();
+        assert!(runs(&*second) == all);
+        second.close().unwrap();
+        drop(second);
+        let (store, op) = open(rocksdb(folders[1].path()));
+        let again = store.check(&op, &mut |_| ()).unwrap();
+        assert!(again.faults.is_empty(), "{again:?}");
+        assert_eq!((again.documents, again.log_entries), (found.documents, found.log_entries));
+        store.close().unwrap();
+    }
+}
