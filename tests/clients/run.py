@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the client suites, each against a server of its own, and prints what passed.
 
-usage: run.py [--prepare] [--jobs N] [--postgres] [suite ...]
+usage: run.py [--prepare] [--jobs N] [--postgres] [--limit SECONDS] [--match NAMES] [suite ...]
 """
 
 import argparse
@@ -294,7 +294,8 @@ class Python(Suite):
     def command(self):
         # Data folders of tests that passed are removed: all of them together have gigabytes.
         kept = ("-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1")
-        return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *kept], {}
+        some = ("-k", self.match) if self.match else ()
+        return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *kept, *some], {}
 
     def counts(self, text):
         lines = [line for line in text.splitlines() if re.search(r"\bin [\d.]+s", line)]
@@ -513,7 +514,7 @@ def try_suite(suite: Suite, binary: Path, files: Path, postgres: Postgres | None
             command = [variables["MONGODB_URI"] if word == "{uri}" else word for word in command]
             before = suite.log.stat().st_size if suite.log.exists() else 0
             environment = {**os.environ, **extra, **variables, "MAYFLYDB_BIN": str(binary)}
-            status = run(command, SUITE_SECS, suite.log, cwd=suite.folder, env=environment)
+            status = run(command, suite.limit, suite.log, cwd=suite.folder, env=environment)
         passed, failed = suite.counts(suite.log.read_text(errors="replace")[before:])
         if status != 0 and failed == 0:
             why.append(f"the runner ended with {status}")
@@ -556,12 +557,16 @@ def main() -> int:
     parser.add_argument("--prepare", action="store_true", help="only install and compile")
     parser.add_argument("--jobs", type=int, default=2, help="suites at once")
     parser.add_argument("--postgres", action="store_true", help="servers outside of replica sets store in PostgreSQL")
+    parser.add_argument("--limit", type=int, default=SUITE_SECS, metavar="SECONDS", help="time limit of each suite")
+    parser.add_argument("--match", metavar="NAMES", help="of the suite python only the tests of these names, as pytest -k takes them")
     parser.add_argument("suites", nargs="*", metavar="suite", help=" ".join(KINDS))
     options = parser.parse_args()
     unknown = set(options.suites) - set(KINDS)
     if unknown:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
     suites = [KINDS[name](name) for name in options.suites or KINDS]
+    for suite in suites:
+        suite.limit, suite.match = options.limit, options.match
     LOGS.mkdir(parents=True, exist_ok=True)
     CACHE.mkdir(parents=True, exist_ok=True)
     binary = None if options.prepare else server_binary()

@@ -17,7 +17,7 @@ use crate::connection::{Connector, Params};
 use crate::cursor::{column, flag, number, optional_column};
 use crate::failure::Failure;
 use crate::figures;
-use crate::held::{HeldSessions, MAX_AGE, PostgresHeld};
+use crate::held::{HeldSession, HeldSessions, MAX_AGE, PostgresHeld};
 use crate::open_error::OpenError;
 use crate::opening::{Openings, Waits};
 use crate::options::{PostgresOptions, Target};
@@ -222,6 +222,11 @@ impl Engine for PostgresEngine {
         store.held.make_room(store.options.held_snapshots);
         let session = store.held.add(self.begin_now(Admission::AtOnce)?);
         Ok(Arc::new(PostgresHeld { store, session }))
+    }
+
+    fn hold_for_export(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        let session = HeldSession::for_export(self.begin_now(Admission::AtOnce)?);
+        Ok(Arc::new(PostgresHeld { store: self.store.clone(), session }))
     }
 
     fn get_once(

@@ -3,7 +3,7 @@
 //! Its readers share one connection, on which their statements are pipelined. An open transaction
 //! keeps the server from removing old versions, and it takes a connection. Therefore the number of
 //! held snapshots and their age are bounded: when there are too many, the oldest one ends, and its
-//! readers fail with [`KvError::TooOld`].
+//! readers fail with [`KvError::TooOld`]. The snapshot of an export has no such bounds.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -25,10 +25,22 @@ const MAX_HELD: Duration = Duration::from_secs(60);
 pub(crate) struct HeldSession {
     /// `None` once the snapshot was ended.
     lease: Mutex<Option<Arc<Lease>>>,
-    begun: Instant,
+    /// When it ends at the latest; `None` for the snapshot of an export.
+    until: Option<Instant>,
 }
 
 impl HeldSession {
+    /// The snapshot of an open transaction.
+    fn new(lease: Lease, until: Option<Instant>) -> Arc<HeldSession> {
+        lease.connection().share();
+        Arc::new(HeldSession { lease: Mutex::new(Some(Arc::new(lease))), until })
+    }
+
+    /// The snapshot of an open transaction, for an export.
+    pub(crate) fn for_export(lease: Lease) -> Arc<HeldSession> {
+        HeldSession::new(lease, None)
+    }
+
     /// The connection with the snapshot, for one statement.
     pub(crate) fn lease(&self) -> KvResult<Arc<Lease>> {
         self.end_if_old();
@@ -36,7 +48,7 @@ impl HeldSession {
     }
 
     fn end_if_old(&self) {
-        if self.begun.elapsed() > MAX_HELD {
+        if self.until.is_some_and(|until| Instant::now() > until) {
             self.end();
         }
     }
@@ -74,9 +86,7 @@ impl HeldSessions {
 
     /// Adds the snapshot of an open transaction.
     pub(crate) fn add(&self, lease: Lease) -> Arc<HeldSession> {
-        lease.connection().share();
-        let lease = Mutex::new(Some(Arc::new(lease)));
-        let session = Arc::new(HeldSession { lease, begun: Instant::now() });
+        let session = HeldSession::new(lease, Some(Instant::now() + MAX_HELD));
         self.0.lock().push_back(Arc::downgrade(&session));
         session
     }

@@ -54,6 +54,7 @@ pub const CASES: &[Case] = &[
     ("ranges between deleted entries", scans::ranges_between_deleted_entries),
     ("snapshot is stable", isolation::snapshot_is_stable),
     ("a held snapshot serves many", isolation::held_snapshot),
+    ("a snapshot for an export", isolation::snapshot_for_export),
     ("a held snapshot on other threads", threads::held_snapshot),
     ("write-write conflict", isolation::write_write),
     ("conflict with a later commit", isolation::later_commit),

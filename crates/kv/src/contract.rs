@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 #[cfg(doc)]
 use crate::KvError;
+pub use crate::ingest::Ingest;
 pub use crate::named_key::{NamedKey, ShortBytes};
 use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
@@ -339,27 +340,6 @@ pub trait HeldSnapshot: Send + Sync {
     fn begin(&self) -> KvResult<Box<dyn Txn>>;
 }
 
-/// Bulk loading of a keyspace, without transactions and write-ahead log, for building a new object.
-///
-/// The caller ensures that the range is neither read nor written before [`Ingest::finish`] has
-/// returned. Dropping it abandons the load. After that, or after a failure, some of the entries may
-/// exist nevertheless: the caller sweeps the range.
-pub trait Ingest: Send {
-    /// Adds an entry; its key must be greater than the previous one.
-    ///
-    /// # Errors
-    /// [`KvError::TooLarge`] beyond [`Caps`], [`KvError::Invalid`] for a key out of order, IO
-    /// errors.
-    fn add(&mut self, key: &[u8], value: &[u8]) -> KvResult<()>;
-
-    /// Makes all entries visible to transactions that begin from now on. They are durable at the
-    /// latest when the next [`Engine::sync`] has returned.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    fn finish(self: Box<Self>) -> KvResult<()>;
-}
-
 /// The result of one call of [`Engine::sweep_range`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepEnd {
@@ -382,6 +362,13 @@ pub trait Engine: Send + Sync {
 
     /// Takes a snapshot of the current state, which lives until it is dropped.
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
+
+    /// Takes a snapshot for reading all entries, which may take hours: unlike one of
+    /// [`Engine::hold`], neither its age nor the number of others ends it. In an engine without
+    /// files ([`Engine::scratch`]) ranges that are swept do not disappear from it.
+    fn hold_for_export(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        self.hold()
+    }
 
     /// Reads one key in the current state, outside transactions; false when the key is absent.
     fn get_once(

@@ -10,7 +10,7 @@ use crate::names::{BackupId, Checksum, ClusterTime, FilePath, Timeline};
 use crate::objects::manifest_name;
 use crate::repository::Repository;
 use crate::transfer::Transfer;
-use crate::upload::{self, blocking};
+use crate::upload::{self, Hashed, blocking};
 
 /// What is known of a backup at its start.
 #[derive(Clone, Debug)]
@@ -145,6 +145,37 @@ impl Backup {
             return Ok(AddedFile::Reused);
         }
         let hashed = upload::hash(local, transfer, &self.lock).await?;
+        let file_number = match content {
+            FileContent::Immutable { number } => Some(number),
+            FileContent::Mutable => None,
+        };
+        self.add_hashed((path, file_number), hashed, transfer).await
+    }
+
+    /// Adds a file whose content is in memory.
+    ///
+    /// # Errors
+    /// As [`Backup::add_file`], without those of local files.
+    pub async fn add_content(
+        &mut self,
+        path: FilePath,
+        content: Vec<u8>,
+        transfer: &Transfer,
+    ) -> Result<AddedFile> {
+        transfer.check()?;
+        self.lock.keep().await?;
+        if self.files.contains_key(&path) {
+            return Err(Error::InvalidInput { why: format!("the backup has '{path}' already") });
+        }
+        self.add_hashed((path, None), Hashed::of_content(content), transfer).await
+    }
+
+    async fn add_hashed(
+        &mut self,
+        (path, file_number): (FilePath, Option<u64>),
+        hashed: Hashed,
+        transfer: &Transfer,
+    ) -> Result<AddedFile> {
         let (sha256, size) = (hashed.checksum, hashed.size);
         let added = match self.contents.get(&sha256) {
             Some(found) if *found == size => {
@@ -156,10 +187,6 @@ impl Backup {
                 self.contents.insert(sha256, size);
                 AddedFile::Sent
             }
-        };
-        let file_number = match content {
-            FileContent::Immutable { number } => Some(number),
-            FileContent::Mutable => None,
         };
         let entry = FileEntry { path: path.clone(), size, sha256, file_number, parent_file: None };
         self.files.insert(path, entry);

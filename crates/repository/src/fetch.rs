@@ -1,10 +1,11 @@
 //! Fetching the content of a file into a folder, with its checksum verified before the file gets
-//! its name.
+//! its name, or into memory.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use futures_util::TryStreamExt;
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
@@ -76,6 +77,33 @@ impl Repository {
         })
         .await?;
         Ok(target)
+    }
+}
+
+impl Repository {
+    /// Reads a file of a backup into memory.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] and [`Error::Missing`] with the name of the object, [`Error::TooLarge`]
+    /// for more than `limit` bytes, [`Error::Cancelled`], [`Error::Store`].
+    pub async fn read_content(
+        &self,
+        file: &FileEntry,
+        limit: u64,
+        transfer: &Transfer,
+    ) -> Result<Bytes> {
+        transfer.check()?;
+        let name = content_name(&file.sha256);
+        if file.size > limit {
+            return Err(Error::TooLarge { what: name, size: file.size, limit });
+        }
+        let content = self.objects.read(&name, limit).await?;
+        transfer.pace_sending(content.len() as u64).await?;
+        transfer.advance(content.len() as u64);
+        let mut hasher = Sha256::new();
+        hasher.update(&content);
+        check_content(&name, content.len() as u64, hasher, file)?;
+        Ok(content)
     }
 }
 

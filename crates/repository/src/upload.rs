@@ -43,6 +43,19 @@ pub(crate) struct Hashed {
     kept: Option<Vec<Bytes>>,
 }
 
+impl Hashed {
+    /// Content that is in memory. It is kept whole, of whatever size.
+    pub(crate) fn of_content(content: Vec<u8>) -> Hashed {
+        let (checksum, size) = (Checksum::of(&content), content.len() as u64);
+        let mut rest = Bytes::from(content);
+        let mut kept = Vec::new();
+        while !rest.is_empty() {
+            kept.push(rest.split_to(rest.len().min(part_bytes(size) as usize)));
+        }
+        Hashed { checksum, size, path: PathBuf::new(), kept: Some(kept) }
+    }
+}
+
 /// Reads a file in pieces of the same size, except for the last.
 struct Reader {
     path: Arc<PathBuf>,

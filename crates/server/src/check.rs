@@ -11,20 +11,17 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use mayfly_base::{Clock, SystemClock};
-use mayfly_kv::Engine;
-use mayfly_kv_rocksdb::{
-    FORMAT_FILE, OlderFormat, OpenError, RocksEngine, RocksOptions, SCRATCH_FOLDER, copy_by_links,
-};
-use mayfly_query::PartialFilters;
-use mayfly_storage::{CheckedStore, FaultyPart, Store, StoreFault, StoreOptions};
-use mayfly_work::{OpCtx, OpRegistry};
+use mayfly_kv_rocksdb::{FORMAT_FILE, OlderFormat, OpenError, SCRATCH_FOLDER, copy_by_links};
+use mayfly_storage::{CheckedStore, FaultyPart, Store, StoreFault};
+use mayfly_work::OpCtx;
 
+use crate::backup::progress;
 use crate::backup::restore::marker::MARKER;
 use crate::failure::{Failure, FailureKind};
-use crate::{data_folder, processes};
+use crate::{data_folder, offline, processes};
 
-/// Memory for the store.
-const CACHE_BYTES: usize = 64 << 20;
+const RESTORE: &str = "restore a backup";
+const UPGRADE: &str = "start mayflydb once with --upgrade to convert it, and repair it then";
 /// The most faults that are printed.
 const MOST_PRINTED: usize = 100;
 
@@ -131,58 +128,47 @@ fn check(folder: &Path) -> anyhow::Result<CheckedStore> {
     let copy = Copy(scratch.join(format!("check-{}", std::process::id())));
     copy_by_links(folder, &copy.0).map_err(|error| open_failed(folder, error))?;
     let opened = open(&copy.0, OlderFormat::Replace).and_then(|(store, op)| {
-        let mut report = |_: &str| ();
-        let checked = store.check(&op, &mut report);
-        let checked = checked.map_err(|error| anyhow!("{}", error.message()))?;
+        let line = progress::parts();
+        let checked = store.check(&op, &mut |part| line.set_message(part.to_owned()));
+        line.finish_and_clear();
+        let checked = checked.map_err(|error| offline::of_store(&error))?;
         // Only a copy is closed.
         let _ = store.close();
         Ok(checked)
     });
     opened.map_err(|error| match error.downcast::<OpenError>() {
         Ok(error) => open_failed(folder, error),
-        Err(error) => {
-            let advice = "restore a backup";
-            error.context(failure(folder, FailureKind::Damage, advice))
-        }
+        Err(error) => error.context(failure(folder, FailureKind::Damage, RESTORE)),
     })
 }
 
 fn repair(folder: &Path, faults: &[StoreFault]) -> anyhow::Result<usize> {
-    let advice = "restore a backup";
-    let failed = || failure(folder, FailureKind::Damage, advice);
-    let (store, op) = open(folder, OlderFormat::Refuse).with_context(failed)?;
+    let of_open = |error| match anyhow::Error::downcast::<OpenError>(error) {
+        Ok(error) => open_failed(folder, error),
+        Err(error) => error.context(failure(folder, FailureKind::Damage, RESTORE)),
+    };
+    let (store, op) = open(folder, OlderFormat::Refuse).map_err(of_open)?;
     let repaired = store.repair(&op, faults);
-    let repaired = repaired.map_err(|error| anyhow!("{}", error.message())).with_context(failed)?;
-    store.close().map_err(|error| anyhow!("{}", error.message())).with_context(failed)?;
-    Ok(repaired)
+    let repaired = repaired.and_then(|repaired| store.close().map(|()| repaired));
+    repaired.map_err(|error| {
+        offline::of_store(&error).context(failure(folder, FailureKind::Damage, RESTORE))
+    })
 }
 
 fn open(folder: &Path, older_format: OlderFormat) -> anyhow::Result<(Arc<Store>, Arc<OpCtx>)> {
-    let options = RocksOptions {
-        cache_bytes: CACHE_BYTES,
-        reserve_bytes: 0,
-        older_format,
-        ..RocksOptions::default()
-    };
-    let engine: Arc<dyn Engine> = RocksEngine::open(folder, options)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let options = StoreOptions {
-        filters: Arc::new(PartialFilters),
-        background: false,
-        // Nothing is removed that a start would remove.
-        for_replay: true,
-        ..StoreOptions::default()
-    };
-    let op = OpCtx::detached(clock.clone());
-    let store = Store::open(engine, options, clock.clone(), OpRegistry::new(clock));
-    Ok((store.map_err(|error| anyhow!("{}", error.message()))?, op))
+    let engine = offline::open_engine(folder, older_format)?;
+    let store = offline::open_store(engine, clock.clone());
+    let store = store.map_err(|error| offline::of_store(&error))?;
+    Ok((store, OpCtx::detached(clock)))
 }
 
 fn open_failed(folder: &Path, error: OpenError) -> anyhow::Error {
     let (kind, advice) = match &error {
         OpenError::InUse => (FailureKind::Folder, "stop the server first"),
-        OpenError::Damaged(_) => (FailureKind::Damage, "restore a backup"),
-        OpenError::NewerFormat(_) | OpenError::OlderFormat(_) | OpenError::NotUpgraded(_) => {
+        OpenError::Damaged(_) => (FailureKind::Damage, RESTORE),
+        OpenError::NotUpgraded(_) => (FailureKind::Incompatible, UPGRADE),
+        OpenError::NewerFormat(_) | OpenError::OlderFormat(_) => {
             (FailureKind::Incompatible, "use the version that wrote it")
         }
         OpenError::Foreign(_) | OpenError::Unavailable { .. } => {

@@ -35,6 +35,17 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
     }
 }
 
+/// Opens the store in the database of this URL for a restore.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_at(url: &str) -> anyhow::Result<Arc<dyn Engine>> {
+    match PostgresEngine::open(url, PostgresOptions::default()) {
+        Ok(engine) => Ok(engine),
+        Err(error) => Err(failed(error)),
+    }
+}
+
 /// The state of the store, without opening it.
 ///
 /// # Errors
@@ -101,6 +112,9 @@ pub(crate) fn store_failed(error: &mayfly_base::Error) -> anyhow::Error {
         ErrorCode::UnsupportedFormat => (FailureKind::Incompatible, UPGRADE),
         ErrorCode::DataCorruptionDetected => {
             (FailureKind::Damage, "restore the database from a backup")
+        }
+        ErrorCode::NotYetInitialized => {
+            (FailureKind::Folder, "complete it by running the same 'mayflydb restore' again")
         }
         _ => (FailureKind::Folder, "start the database, or correct --storageUrl"),
     };

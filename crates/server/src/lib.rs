@@ -25,6 +25,7 @@ mod first_start;
 pub mod healthcheck;
 mod http;
 pub mod logging;
+mod offline;
 mod opening;
 mod peer;
 pub mod permissions;

@@ -133,6 +133,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         service.connections.limit_unauthenticated();
     }
     warn_if_open(&config, &addresses);
+    let log_archive = match &config.backup.archive_to {
+        Some(to) => Some(LogArchive::start(service.clone(), &config.backup, to)?),
+        None => None,
+    };
     for listener in listeners {
         tasks.spawn(accept(listener, reception.clone()));
     }
@@ -143,10 +147,6 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     }
     let announcement = announce(&config, &addresses);
     announce_restored(&service);
-    let log_archive = match &config.backup.archive_to {
-        Some(to) => Some(LogArchive::start(service.clone(), &config.backup, to)?),
-        None => None,
-    };
     Ok(Running {
         service,
         addresses,

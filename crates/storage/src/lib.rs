@@ -32,8 +32,9 @@ mod views;
 mod write;
 
 pub use backup::{
-    BackupPoint, CollectionAtPoint, ExpiryAfterRestore, LEASE as BACKUP_LEASE, RecordedBackup,
-    RestoreSource,
+    BackupPoint, Checkpoint, CollectionAtPoint, EntriesReader, EntriesWriter, ExpiryAfterRestore,
+    LEASE as BACKUP_LEASE, MAX_RUN_BYTES, PointContent, RUN_BYTES, RecordedBackup, RestoreSource,
+    approximate_entry_bytes,
 };
 pub use catalog::{
     Attached, Capped, Collection, Core, History, Index, Settings, UseCounter, VisibleIndexes,
@@ -62,6 +63,7 @@ pub use read::{
     RecordKeys, RecordVisitor, RecordsVisitor, ScanResult, Snapshot, ValidateOptions,
     ValidatedIndex, ValidationResult, position_of, whole_range,
 };
+pub use record::error::from_kv as of_engine;
 pub use record::{IdKey, RecordKey, RetiredTally, StoredDocument, id_key, new_uuid, record_id};
 pub use replay::Replay;
 pub use session::StoreSession;
@@ -77,5 +79,5 @@ pub use write::{
     WritingCommand,
 };
 
-// Types of the byte store that callers of scans need.
-pub use mayfly_kv::{Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanLimit};
+// Types of the byte store that callers of scans and of backups need.
+pub use mayfly_kv::{CheckpointFile, Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanLimit};

@@ -12,6 +12,7 @@ use mayfly_kv::{Engine, Guard, Keyspace};
 use mayfly_value::{Collation, RawDoc};
 use mayfly_work::OpRegistry;
 
+use crate::backup::refuse_unfinished;
 use crate::catalog::Collection;
 use crate::catalog::counts::CountsRow;
 use crate::catalog::{Catalog, Core, History, IdHints, OpenPlaces, rows};
@@ -113,13 +114,15 @@ impl Store {
     /// background threads.
     ///
     /// # Errors
-    /// 12 UnsupportedFormat, 301 DataCorruptionDetected, errors of the engine.
+    /// 12 UnsupportedFormat, 301 DataCorruptionDetected, 94 NotYetInitialized if a restore into the
+    /// engine is not complete, errors of the engine.
     pub fn open(
         engine: Arc<dyn Engine>,
         options: StoreOptions,
         clock: Arc<dyn Clock>,
         ops: Arc<OpRegistry>,
     ) -> Result<Arc<Store>> {
+        refuse_unfinished(&*engine)?;
         let catalog = Catalog::load(&*engine, &*options.filters)?;
         let limits = LogLimits {
             bytes: resized_bytes(&*engine, options.oplog_bytes)?,

@@ -476,11 +476,64 @@ def test_a_backup_waits_for_fsync_unlock(source):
     back_up(source)
 
 
-def test_engines_without_files_refuse_a_backup(tmp_path):
-    options = ("--storageEngine", "memory", "--backupFolder", tmp_path / "backups")
-    with server(tmp_path / "data", *options) as one, pytest.raises(OperationFailure) as failed:
-        one.client.admin.command("backup", to="daily")
-    assert failed.value.code == 115
+def test_an_engine_without_files_is_backed_up_as_entries(tmp_path):
+    options = ("--storageEngine", "memory", "--backupFolder", tmp_path / "backups", "--backupTo", tmp_path / "backups" / "daily",
+               "--backupLogIntervalSecs", "1")  # fmt: skip
+    with server(tmp_path / "data", *options) as one:
+        one.repository = tmp_path / "backups" / "daily"
+        fill(one.client)
+        # Deleted records that the log refers to.
+        one.client.shop.orders.delete_many({"_id": {"$lt": 100}})
+        first = one.client.admin.command("backup", to="daily")
+        expected = hashes(one.client)
+        assert first["sentBytes"] == first["bytes"] > 500_000
+        one.client.t.later.insert_one({"_id": 1})
+        second = one.client.admin.command("backup", to="daily")
+        assert second["parent"] == first["id"]
+        with pytest.raises(OperationFailure) as failed:
+            one.client.admin.command("aggregate", 1, pipeline=[{"$backupCursor": {}}], cursor={})
+        assert failed.value.code == 115
+        one.client.t.later.insert_one({"_id": 2})
+        at = one.client.admin.command("ping")["operationTime"]
+        until(lambda: one.client.admin.command("backupStatus")["archive"]["archivedUpTo"] >= at)
+        assert "is whole" in succeeds("backup", "verify", "--to", one.repository)
+    restore(one, tmp_path / "restored", "--backup", first["id"])
+    with server(tmp_path / "restored") as restored:
+        assert hashes(restored.client) == expected
+        assert restored.client.shop.validate_collection("orders", full=True)["valid"]
+        assert restored.client.admin.command("ttlStatus")["suspended"]["reason"] == "restored"
+        restored.stop()
+    assert "No faults were found" in succeeds("check", "--dbpath", tmp_path / "restored")
+    # With the log after the newest backup.
+    text = datetime.fromtimestamp(at.time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert "entries of the log after it" in restore(one, tmp_path / "later", "--at", text)
+    with server(tmp_path / "later") as restored:
+        assert restored.client.t.later.count_documents({}) == 2
+
+
+def test_a_restore_of_entries_that_is_killed_begins_again(tmp_path):
+    with server(tmp_path / "data", "--storageEngine", "memory", "--backupFolder", tmp_path / "backups") as one:
+        one.repository = tmp_path / "backups" / "daily"
+        one.client.t.big.insert_many({"_id": i, "noise": noise(1000)} for i in range(30_000))
+        back_up(one)
+        one.client.t.small.insert_one({"_id": 1})
+        # Most runs are those of the first backup.
+        second = one.client.admin.command("backup", to="daily")
+        assert second["sentBytes"] < second["bytes"] / 2
+        expected = hashes(one.client)
+    folder = tmp_path / "restored"
+    words = [BINARY, "restore", "--from", str(one.repository), "--dbpath", str(folder)]
+    for _ in range(6):
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+        time.sleep(random.random() * 0.6)
+        process.kill()
+        if process.wait() == 0:
+            shutil.rmtree(folder)
+        elif (folder / "RESTORE_UNFINISHED").exists():
+            fails(100, "a restore into it is not complete", "--dbpath", folder, "--port", "0")
+    restore(one, folder)
+    with server(folder) as restored:
+        assert hashes(restored.client) == expected
 
 
 def test_other_programs_copy_the_files_of_a_backup_cursor(source, tmp_path):

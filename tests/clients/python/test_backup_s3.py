@@ -1,14 +1,18 @@
 """Backups, the archive of the log and restores in an object store that speaks S3's protocol (moto)."""
 
+import http.client
+import socket
 import threading
 import time
+import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+from pymongo.errors import OperationFailure
 
-from test_backup import ENVIRONMENT, fails, fill, hashes, noise, server, succeeds
+from test_backup import ENVIRONMENT, fails, fill, hashes, noise, server, succeeds, until
 from test_restore_to_a_time import moment, wait_for_archive
 
 PLACE = "s3://bucket/prod"
@@ -32,6 +36,8 @@ def bucket(monkeypatch):
     moto.start()
     host, port = moto.get_host_and_port()
     url = f"http://{host}:{port}"
+    # The buckets of all servers in this process are the same.
+    urllib.request.urlopen(urllib.request.Request(f"{url}/moto-api/reset", method="POST")).close()
     at_endpoint(monkeypatch, url)
     s3 = boto3.client("s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret")
     s3.create_bucket(Bucket="bucket")
@@ -111,3 +117,118 @@ def test_an_object_store_that_refuses(refusing, tmp_path):
             fails(100, "403", *words)
         assert not (tmp_path / "restored").exists() and one.checkpoints() == []
         assert time.monotonic() - began < 30
+
+
+class Faults:
+    """A proxy in front of the object store. `rule` gets the method, the path and the number of the request, and returns a fault."""
+
+    def __init__(self, url):
+        self.target, self.rule, self.count, self.lock = url.removeprefix("http://"), lambda *_: None, 0, threading.Lock()
+        faults = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def forward(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                with faults.lock:
+                    faults.count += 1
+                    number = faults.count
+                fault = faults.rule(self.command, self.path, number)
+                if fault == "slow":
+                    time.sleep(0.15)
+                elif isinstance(fault, int):
+                    self.reply(fault, {}, b"<Error><Code>Test</Code><Message>on purpose</Message></Error>")
+                    return
+                connection = http.client.HTTPConnection(faults.target, timeout=60)
+                connection.request(self.command, self.path, body, dict(self.headers))
+                answer = connection.getresponse()
+                content = answer.read()
+                hop = ("connection", "transfer-encoding", "content-length", "date", "server")
+                headers = {name: value for name, value in answer.getheaders() if name.lower() not in hop}
+                length = answer.getheader("Content-Length") if self.command == "HEAD" else None
+                connection.close()
+                if fault == "cut" and len(content) > 1000:
+                    # The rest of the content does not come.
+                    self.reply(answer.status, headers, content[: len(content) // 2], len(content))
+                    self.close_connection = True
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                self.reply(answer.status, headers, content, length)
+
+            def reply(self, status, headers, content, length=None):
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(length or len(content)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(content)
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = forward
+
+            def log_message(self, *_):
+                pass
+
+        self.web = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.web.serve_forever, daemon=True).start()
+
+    def begin(self, rule):
+        self.rule, self.count = rule, 0
+
+    def end(self):
+        self.rule = lambda *_: None
+
+
+@pytest.fixture
+def faults(bucket, monkeypatch):
+    proxy = Faults(ENVIRONMENT["AWS_ENDPOINT"])
+    at_endpoint(monkeypatch, f"http://127.0.0.1:{proxy.web.server_port}")
+    yield proxy
+    proxy.web.shutdown()
+
+
+def test_an_object_store_with_faults(faults, tmp_path):
+    arguments = ("--backupUrls", "s3://bucket", "--backupTo", PLACE, "--backupLogIntervalSecs", "1", "--replSet", "rs0")
+    with server(tmp_path / "data", *arguments) as one:
+        fill(one.client)
+        command = ("backup", "--uri", one.uri, "--to", PLACE)
+        none = lambda: "no complete backup" in succeeds("backup", "list", "--to", PLACE)
+        # Credentials that expire in the middle.
+        for after in (3, 6, 9):
+            faults.begin(lambda method, path, number: 403 if number > after else None)
+            fails(1, "403", *command)
+            faults.end()
+            assert none() and one.checkpoints() == []
+        # One that does not come back, until the client gives up.
+        faults.begin(lambda method, path, number: 500 if number > 5 else None)
+        with pytest.raises(OperationFailure) as failed:
+            one.client.admin.command("backup", to=PLACE, maxTimeMS=2000)
+        assert failed.value.code == 50
+        faults.end()
+        assert none() and one.checkpoints() == []
+        # Faults that pass, and slow answers.
+        faults.begin(lambda method, path, number: 503 if number % 4 == 0 else "slow" if number % 3 == 0 else None)
+        succeeds(*command)
+        succeeds(*command, "--parent", "none")
+        assert "is whole" in succeeds("backup", "verify", "--to", PLACE)
+        # The archive meanwhile, also without rights for a while.
+        faults.begin(lambda method, path, number: 403)
+        one.client.t.c.insert_one({"_id": 1})
+        archive = lambda: one.client.admin.command("backupStatus")["archive"]
+        until(lambda: "403" in archive().get("errmsg", ""))
+        faults.end()
+        expected, at = hashes(one.client), moment(one)
+        wait_for_archive(one)
+        assert archive()["gaps"] == 0
+    restore = ("restore", "--from", PLACE, "--dbpath", tmp_path / "restored", "--at", at)
+    for after in (2, 8, 15):
+        faults.begin(lambda method, path, number: 403 if number > after else None)
+        fails(100, "403", *restore)
+        if (tmp_path / "restored").exists():
+            fails(100, "a restore into it is not complete", "--dbpath", tmp_path / "restored", "--port", "0")
+    # Contents that end in the middle, and errors that pass.
+    faults.begin(lambda method, path, number: "cut" if number % 5 == 0 else 500 if number % 7 == 0 else None)
+    succeeds(*restore)
+    with server(tmp_path / "restored") as restored:
+        assert hashes(restored.client) == expected

@@ -41,13 +41,18 @@ def test_a_folder_without_faults(folder):
         assert one.client.t.big.count_documents({}) == 4900
 
 
-def test_a_flipped_byte_is_found(folder):
-    tables = sorted(folder.glob("*.sst"), key=lambda path: path.stat().st_size)
-    damaged = tables[-1]
+def flip_a_byte(folder):
+    """Damages the largest table; returns its path."""
+    damaged = max(folder.glob("*.sst"), key=lambda path: path.stat().st_size)
     whole = damaged.read_bytes()
     # The end of a table is its index and its properties; a block of data is near the front.
     at = random.randrange(len(whole) // 10, len(whole) // 2)
     damaged.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+    return damaged
+
+
+def test_a_flipped_byte_is_found(folder):
+    damaged = flip_a_byte(folder)
     before = contents(folder)
     ended = check(folder)
     assert ended.returncode == 14, ended.stdout + ended.stderr
@@ -68,3 +73,15 @@ def test_what_is_refused(folder, tmp_path):
     (folder / "MAYFLYDB_FORMAT").write_text("99\n")
     newer = check(folder)
     assert newer.returncode == 62 and "format 99" in newer.stderr
+
+
+def test_a_repair_of_an_older_format_names_the_upgrade(folder):
+    # Formats 4 and 5 differ only in what a server writes.
+    (folder / "MAYFLYDB_FORMAT").write_text("4\n")
+    assert check(folder, "--repair").returncode == 0
+    flip_a_byte(folder)
+    before = contents(folder)
+    assert check(folder).returncode == 14
+    refused = check(folder, "--repair")
+    assert refused.returncode == 62 and "--upgrade" in refused.stderr, refused.stderr
+    assert contents(folder) == before

@@ -8,6 +8,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::Compaction;
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_work::current;
 
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, RowFlags, Writes};
@@ -79,7 +80,11 @@ fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let target = u64::try_from(target_mb.unwrap_or(0)).unwrap_or(0).saturating_mul(1 << 20);
     let freed = match target > 0 && store.engine_bytes(&collection)? < target {
         true => 0,
-        false => store.compact(ctx.op, &collection)?,
+        false => {
+            // Under the lock of `fsync` no file changes.
+            let _writing = current::wait(|| store.fsync_lock.enter(ctx.op))?;
+            store.compact(ctx.op, &collection)?
+        }
     };
     reply.append("bytesFreed", i64::try_from(freed).unwrap_or(i64::MAX));
     Ok(())

@@ -9,6 +9,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 use crate::context::CommandContext;
 use crate::crud::command_scope;
 use crate::request::{Fields, Request};
+use crate::rules::rights::check::Definer;
 
 /// Creates a view.
 ///
@@ -28,7 +29,7 @@ pub(super) fn create(
         }
         Some(collation) => Collation::parse(collation, "create.collation")?,
     };
-    let defined = definition(ctx, (request, ns), on, pipeline, collation)?;
+    let defined = definition(ctx, (request, ns), on, (pipeline, collation), Definer::Creates)?;
     let reads_of = |db: &str, view: RawDoc<'_>| defined.reads_of(db, view);
     ctx.service.store.create_view(ctx.op, ns, defined.options.as_doc(), &reads_of)
 }
@@ -51,7 +52,7 @@ pub(super) fn change(
     let on = on.or(existing.get("viewOn").and_then(RawValue::as_str)).unwrap_or_default();
     let pipeline = pipeline.unwrap_or(old);
     let collation = Collation::of_options(existing)?;
-    let defined = definition(ctx, (request, ns), on, pipeline, collation)?;
+    let defined = definition(ctx, (request, ns), on, (pipeline, collation), Definer::Changes)?;
     let reads_of = |db: &str, view: RawDoc<'_>| defined.reads_of(db, view);
     ctx.service.store.replace_view(ctx.op, ns, defined.options.as_doc(), &reads_of)
 }
@@ -79,8 +80,8 @@ fn definition(
     ctx: &CommandContext<'_>,
     (request, ns): (&Request<'_>, &Namespace),
     on: &str,
-    pipeline: RawDoc<'_>,
-    collation: Option<Arc<Collation>>,
+    (pipeline, collation): (RawDoc<'_>, Option<Arc<Collation>>),
+    definer: Definer,
 ) -> Result<CheckedView> {
     if on.is_empty() {
         return Err(Error::bad_value("'viewOn' cannot be empty"));
@@ -111,7 +112,7 @@ fn definition(
     }
     let scope = command_scope(ctx, collation.clone(), None)?;
     let stages = UncheckedPipeline::parse(pipeline, &PipelineContext::view(ns.db(), &scope));
-    let stages = ctx.checked_over(request, Some(on), stages)?;
+    let stages = ctx.checked_view(request, (ns, on), stages, definer)?;
     let reads = std::iter::once(source).chain(stages.collections()).collect();
     let mut options = DocBuilder::new();
     options.append("viewOn", on).append("pipeline", RawValue::Array(pipeline));

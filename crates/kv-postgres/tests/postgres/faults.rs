@@ -276,9 +276,11 @@ fn when_all_connections_are_in_use_a_call_fails_at_its_deadline() {
     assert_eq!(get(&*engine, b"k"), Ok(Some(b"1".to_vec())), "single reads have their own");
     drop(readers);
     put(&*engine, b"k", b"3").unwrap();
-    // The oldest held snapshot makes room for a newer one.
+    // The oldest held snapshot makes room for a newer one, except for that of an export.
+    let export = engine.hold_for_export().unwrap();
     let (first, reader) = (engine.hold().unwrap(), engine.hold().unwrap());
     assert_eq!(first.begin().err(), Some(KvError::TooOld));
+    assert_eq!(export.begin().unwrap().get(RECORD, b"k", &mut |_| ()), Ok(true));
     assert_eq!(reader.begin().unwrap().get(RECORD, b"k", &mut |_| ()), Ok(true));
 }
 

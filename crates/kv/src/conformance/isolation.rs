@@ -27,6 +27,25 @@ pub(super) fn snapshot_is_stable(make: &Make<'_>) {
     assert_eq!(now(engine, b"b"), None);
 }
 
+/// The snapshot of an export keeps what is swept, where it is the only way to copy the store.
+pub(super) fn snapshot_for_export(make: &Make<'_>) {
+    let engine = &*make();
+    if engine.scratch(0).unwrap().is_some() {
+        return;
+    }
+    fill(engine, &[(b"a", b"1"), (b"b", b"1")]);
+    let held = engine.hold_for_export().unwrap();
+    fill(engine, &[(b"a", b"2")]);
+    while engine.sweep_range(RECORD, &whole(), 10).unwrap() == crate::SweepEnd::More {}
+    for _ in 0..40 {
+        // Other snapshots do not end it.
+        drop(engine.hold().unwrap());
+    }
+    let reader = held.begin().unwrap();
+    assert_eq!(get(&*reader, b"a"), Some(b"1".to_vec()));
+    assert_eq!(all(&*reader, &whole(), Direction::Forward).len(), 2);
+}
+
 pub(super) fn held_snapshot(make: &Make<'_>) {
     let engine = &*make();
     fill(engine, &[(b"a", b"1"), (b"b", b"1")]);

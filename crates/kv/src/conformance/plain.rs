@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 
 use super::{Make, RECORD, all, begin, fill, get, now, put, whole};
 use crate::{
-    Direction, Guard, KeyRange, Keyspace, KvError, KvResult, NamedKey, SweepEnd, ThroughVisitor,
-    Txn, TxnOptions,
+    Direction, Guard, KeyRange, Keyspace, KvError, KvResult, NamedKey, RETIRED, ScanLimit,
+    SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 
 pub(super) fn get_put_delete(make: &Make<'_>) {
@@ -173,6 +173,20 @@ pub(super) fn ingest(make: &Make<'_>) {
     assert_eq!(now(engine, &key(2, 6)), None);
     while engine.sweep_range(RECORD, &KeyRange::prefix(&[2]), 1_000).unwrap() == SweepEnd::More {}
     assert_eq!(all(&*begin(engine), &whole(), Direction::Forward).len(), 2);
+    // A retired record stays so.
+    let mut retired = begun().expect("as before");
+    retired.add(&key(5, 1), &[b'v' | RETIRED]).unwrap();
+    retired.add(&key(5, 2), b"v").unwrap();
+    retired.finish().unwrap();
+    assert_eq!(now(engine, &key(5, 1)), None);
+    assert_eq!(now(engine, &key(5, 2)), Some(b"v".to_vec()));
+    let (mut stored, five) = (Vec::new(), KeyRange::prefix(&[5]));
+    let mut see = |_: &[u8], value: &[u8]| {
+        stored.push(value.to_vec());
+        ControlFlow::Continue(())
+    };
+    begin(engine).scan_retired(RECORD, &five, ScanLimit::ALL, &mut see).unwrap();
+    assert_eq!(stored, [vec![b'v' | RETIRED], b"v".to_vec()]);
     // An empty load is allowed.
     begun().expect("as before").finish().unwrap();
 }

@@ -12,9 +12,10 @@
 //! minutes). The copy contains all commits up to `checkpointTimestamp`, and needs no extension.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_storage::{BackupPoint, Direction, LogRange, StoreSession};
+use mayfly_storage::{BackupPoint, CheckpointFile, Direction, LogRange, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::PipelineContext;
@@ -73,6 +74,14 @@ impl Source for BackupCursor {
 }
 
 impl OpenCopy {
+    fn folder(&self) -> &Path {
+        self.point.checkpoint().map_or(Path::new(""), |checkpoint| &checkpoint.folder)
+    }
+
+    fn files(&self) -> &[CheckpointFile] {
+        self.point.checkpoint().map_or(&[], |checkpoint| &checkpoint.files)
+    }
+
     fn metadata(&self) -> DocBuf {
         let time = |out: &mut DocBuilder, name: &str, time: u64| {
             out.start_document(name).append("ts", RawValue::Timestamp(time));
@@ -81,7 +90,7 @@ impl OpenCopy {
         let mut out = DocBuilder::new();
         out.start_document("metadata");
         out.append("backupId", RawValue::Binary { subtype: 4, bytes: &self.backup_id });
-        out.append("dbpath", &*self.point.folder().to_string_lossy());
+        out.append("dbpath", &*self.folder().to_string_lossy());
         time(&mut out, "oplogStart", self.first_entry);
         time(&mut out, "oplogEnd", self.point.time);
         out.append("checkpointTimestamp", RawValue::Timestamp(self.point.time)).end();
@@ -89,7 +98,7 @@ impl OpenCopy {
     }
 
     fn file(&self, name: &str) -> Result<DocBuf> {
-        let path = self.point.folder().join(name);
+        let path = self.folder().join(name);
         let size = std::fs::metadata(&path).map_err(|error| {
             let text = format!("cannot read {}: {error}", path.display());
             Error::new(ErrorCode::FileStreamFailed, text)
@@ -107,7 +116,7 @@ impl RunningSource for OpenCopy {
         self.point.renew();
         let document = match self.returned.checked_sub(1) {
             None => self.metadata(),
-            Some(at) => match self.point.files.get(at) {
+            Some(at) => match self.files().get(at) {
                 Some(file) => self.file(&file.name)?,
                 None => return Ok(None),
             },
@@ -121,6 +130,6 @@ impl RunningSource for OpenCopy {
     }
 
     fn is_idle(&self) -> bool {
-        self.returned > self.point.files.len()
+        self.returned > self.files().len()
     }
 }

@@ -14,6 +14,10 @@ use object_store::{Error, MultipartUpload, PutPayload, PutResult, Result, Upload
 
 use super::{blocking, of_io, put_result};
 
+/// Bytes after which a file is synced. If all of a large file were synced at its end, syncs of the
+/// server's log, which clients wait for, would have to wait for it on the same disk.
+const SYNC_BYTES: usize = 4 << 20;
+
 /// A file that is being written. It is removed when it is dropped without being published.
 #[derive(Debug)]
 pub(super) struct Unfinished {
@@ -33,8 +37,14 @@ impl Unfinished {
 
     pub(super) fn write(&self, mut at: u64, payload: &PutPayload) -> io::Result<()> {
         for piece in payload {
-            self.file.write_all_at(piece, at)?;
-            at += piece.len() as u64;
+            for step in piece.chunks(SYNC_BYTES) {
+                self.file.write_all_at(step, at)?;
+                at += step.len() as u64;
+                // The rest is synced when the file is published.
+                if step.len() == SYNC_BYTES {
+                    self.file.sync_data()?;
+                }
+            }
         }
         Ok(())
     }

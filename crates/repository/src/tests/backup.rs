@@ -335,3 +335,36 @@ async fn the_rate_limit_holds() {
     fixture.repository.fetch(&made.files[0], folder.path(), &transfer).await.unwrap();
     assert!(begin.elapsed().as_millis() >= 200, "{:?}", begin.elapsed());
 }
+
+#[tokio::test]
+async fn content_in_memory_is_added_and_read() {
+    let f = Fixture::new().await;
+    let large: Vec<u8> = (0..20_000_000_u32).map(|at| (at >> 8) as u8).collect();
+    let contents = [("small", b"x".to_vec()), ("none", Vec::new()), ("large", large)];
+    for expected in [AddedFile::Sent, AddedFile::Known] {
+        f.clock.advance_ms(1000);
+        let mut backup = f.repository.begin(start(None)).await.unwrap();
+        for (name, content) in &contents {
+            let path: FilePath = name.parse().unwrap();
+            let added = backup.add_content(path, content.clone(), &f.transfer()).await.unwrap();
+            assert_eq!(added, expected, "{name}");
+        }
+        let again = backup.add_content("small".parse().unwrap(), vec![], &f.transfer()).await;
+        assert!(matches!(again, Err(Error::InvalidInput { .. })));
+        let manifest = backup.finish(time(1), collections()).await.unwrap();
+        for file in &manifest.files {
+            let read = f.repository.read_content(file, 20_000_000, &f.transfer()).await.unwrap();
+            let expected = contents.iter().find(|(name, _)| *name == file.path.as_str());
+            assert!(expected.is_some_and(|(_, content)| *content == read));
+            let small = f.repository.read_content(file, 10, &f.transfer()).await;
+            assert_eq!(small.is_err(), file.size > 10);
+        }
+        let small = manifest.files.iter().find(|file| file.path.as_str() == "small").unwrap();
+        let object = format!("files/{}", small.sha256);
+        f.flip(&object, 0).await;
+        let damaged = f.repository.read_content(small, 10, &f.transfer()).await;
+        assert!(matches!(damaged, Err(Error::Damaged { object: found, .. }) if found == object));
+        f.flip(&object, 0).await;
+    }
+    assert!(f.problems().await.is_empty());
+}

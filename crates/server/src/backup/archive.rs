@@ -8,7 +8,8 @@
 //! nevertheless, a gap is recorded, and restores to later times need a backup after it.
 //!
 //! The archive continues where the repository ends. In a repository without a log it begins with
-//! the last backup there, if the log still has the entries after it, otherwise now.
+//! the last backup there, if the log still has the entries after it, otherwise with the start of
+//! the archive.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -60,6 +61,7 @@ impl LogArchive {
             options.max_lag_bytes.unwrap_or_else(|| service.store.oplog().limits().bytes);
         let place = Place::of_operator(to);
         service.backups.update_archive(|status| status.to = place.to_string());
+        let begun = service.store.oplog().settled();
         // Until the position is known, nothing may be cut.
         service.store.oplog().note_archived(service.store.oplog().cut(), lag_bytes);
         let mut follower = Follower {
@@ -67,6 +69,7 @@ impl LogArchive {
             place,
             interval_secs,
             lag_bytes,
+            begun,
             state: None,
             collected: Vec::new(),
             collected_to: 0,
@@ -104,6 +107,9 @@ struct Follower {
     interval_secs: u64,
     /// By how many bytes the log may exceed its limit while it waits for the archive.
     lag_bytes: u64,
+    /// The last time of the log when the archive was started. A backup that is under way when the
+    /// repository is opened has a later one.
+    begun: u64,
     /// `None` until the repository could be opened.
     state: Option<State>,
     /// Entries of the next segment.
@@ -202,7 +208,7 @@ impl Follower {
         let last =
             recorded.iter().rev().find(|backup| ids.iter().any(|id| id.as_str() == backup.id));
         let usable = last.filter(|backup| backup.time >= oplog.cut());
-        Ok(usable.map_or_else(|| oplog.settled(), |backup| backup.time))
+        Ok(usable.map_or(self.begun, |backup| backup.time))
     }
 
     /// Collects entries after those that were collected, until there is enough for a segment.

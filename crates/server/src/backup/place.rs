@@ -71,8 +71,11 @@ impl BackupOptions {
         let given_path = Path::new(given);
         let relative = given_path.strip_prefix(root).unwrap_or(given_path);
         let is_inside = relative.components().all(|part| matches!(part, Component::Normal(_)));
-        match is_inside && !given.contains('\0') {
-            true => Ok(Place::Folder(root.join(relative))),
+        let place = root.join(relative);
+        // A symbolic link below the folder could lead out of it.
+        let stays = || Some(real_path(&place)?.starts_with(real_path(root)?));
+        match is_inside && !given.contains('\0') && stays() == Some(true) {
+            true => Ok(Place::Folder(place)),
             false => Err(invalid(format!(
                 "'to' must be a folder inside of 'backup.folder' of the server's configuration, \
                  but is '{given}'"
@@ -134,6 +137,21 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// The path without symbolic links; parts at its end that do not exist stay as they are. `None` if
+/// one of its links leads to a path that does not exist.
+pub(super) fn real_path(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (above.canonicalize(), path.strip_prefix(above)) {
+            return Some(real.join(rest));
+        }
+        if above.is_symlink() {
+            return None;
+        }
+    }
+    None
+}
+
 fn open_url(given: &str) -> Result<Arc<dyn ObjectStore>> {
     let refused = |why: &dyn std::fmt::Display| invalid(format!("the place '{given}': {why}"));
     let url = url::Url::parse(given).map_err(|error| refused(&error))?;
@@ -191,6 +209,38 @@ mod tests {
             assert_eq!(allowed.as_ref().ok(), expected.as_ref(), "{given}: {allowed:?}");
         }
         assert!(BackupOptions::default().allowed("x").is_err());
+    }
+
+    #[test]
+    fn symbolic_links_do_not_lead_out_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        for made in [&root, &outside, &root.join("inside")] {
+            std::fs::create_dir(made).unwrap();
+        }
+        let link = |name: &str, to: &Path| std::os::unix::fs::symlink(to, root.join(name)).unwrap();
+        link("out", &outside);
+        link("in", &root.join("inside"));
+        link("nowhere", &folder.path().join("new"));
+        let allowed = |root: &Path, given: &str| {
+            let options = BackupOptions { folder: Some(root.into()), ..BackupOptions::default() };
+            options.allowed(given).is_ok()
+        };
+        for (given, expected) in [
+            ("in", true),
+            ("in/new/deep", true),
+            ("new", true),
+            ("out", false),
+            ("out/new/deep", false),
+            ("nowhere", false),
+            ("nowhere/new", false),
+        ] {
+            assert_eq!(allowed(&root, given), expected, "{given}");
+        }
+        // The folder of the configuration may be a link itself.
+        let linked = folder.path().join("linked");
+        std::os::unix::fs::symlink(&root, &linked).unwrap();
+        assert!(allowed(&linked, "new") && !allowed(&linked, "out/new"));
     }
 
     #[test]

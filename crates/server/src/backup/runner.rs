@@ -1,4 +1,5 @@
-//! The command `backup`: copies a checkpoint of the store into a repository.
+//! The command `backup`: copies a checkpoint of the store, or all entries of a snapshot, into a
+//! repository.
 //!
 //! The repository is asynchronous, and commands are not: a thread of its own runs the backup, and
 //! the command's thread waits for it. After the operation was killed the backup has a short time to
@@ -11,16 +12,21 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, Result};
+use mayfly_kv::HeldSnapshot;
 use mayfly_repository::{
     AddedFile, Backup, BackupId, BackupKind, BackupStart, ClusterTime, CollectionEntry,
     FileContent, FileOptions, Manifest, Repository, StoreId, Timeline, Transfer,
 };
 use mayfly_service::{BackupOutcome, BackupParent, BackupRequest, BackupRunner};
-use mayfly_storage::{BackupPoint, RecordedBackup, Store, StoreIdentity};
+use mayfly_storage::{
+    BackupPoint, Checkpoint, PointContent, RecordedBackup, Store, StoreIdentity,
+    approximate_entry_bytes,
+};
 use mayfly_work::op::OpProgress;
 use mayfly_work::{OpCtx, current};
 
-use super::place::{BackupOptions, Missing, Place};
+use super::entries;
+use super::place::{BackupOptions, Missing, Place, real_path};
 
 /// How often the command checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -29,7 +35,7 @@ const GRACE: Duration = Duration::from_millis(700);
 /// The phase that `currentOp` shows.
 const PHASE: &str = "Backup";
 
-/// Makes backups of the files of a store.
+/// Makes backups of a store.
 pub(crate) struct FileBackups {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -106,11 +112,10 @@ impl FileBackups {
     /// would take along.
     fn check_outside(&self, place: &Place) -> Result<()> {
         let Place::Folder(folder) = place else { return Ok(()) };
-        let data = std::fs::canonicalize(&self.data_folder).unwrap_or(self.data_folder.clone());
-        let existing = folder.ancestors().find_map(|above| std::fs::canonicalize(above).ok());
-        match existing.is_some_and(|existing| existing.starts_with(&data)) {
-            false => Ok(()),
-            true => Err(Error::new(
+        let is_inside = || Some(real_path(folder)?.starts_with(real_path(&self.data_folder)?));
+        match is_inside() {
+            Some(false) => Ok(()),
+            Some(true) | None => Err(Error::new(
                 ErrorCode::InvalidOptions,
                 format!("'to' is inside of the data folder: {}", folder.display()),
             )),
@@ -161,12 +166,16 @@ impl Job {
         let start = BackupStart {
             parent: parent.clone(),
             timeline: timeline(identity)?,
-            kind: BackupKind::Files,
+            kind: self.kind(),
             store_format: mayfly_kv_rocksdb::FORMAT,
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let mut backup = repository.begin(start).await?;
-        let added = match self.add_files(&mut backup).await {
+        let added = match &self.point.content {
+            PointContent::Files(checkpoint) => self.add_files(checkpoint, &mut backup).await,
+            PointContent::Entries(snapshot) => self.add_entries(snapshot, &mut backup).await,
+        };
+        let added = match added {
             Ok(added) => added,
             Err(error) => {
                 if let Err(error) = backup.abandon().await {
@@ -205,7 +214,7 @@ impl Job {
         let fits = match repository.manifest(&id).await {
             Ok(found) => {
                 found.timeline == timeline(identity)?
-                    && found.kind == BackupKind::Files
+                    && found.kind == self.kind()
                     && found.store_format == mayfly_kv_rocksdb::FORMAT
             }
             Err(error) => {
@@ -216,11 +225,38 @@ impl Job {
         Ok(fits.then_some(id))
     }
 
-    async fn add_files(self: &Arc<Job>, backup: &mut Backup) -> Result<Added> {
+    /// What the files of the backup contain.
+    fn kind(&self) -> BackupKind {
+        match &self.point.content {
+            PointContent::Files(_) => BackupKind::Files,
+            PointContent::Entries(_) => BackupKind::Entries,
+        }
+    }
+
+    async fn add_entries(
+        self: &Arc<Job>,
+        snapshot: &Arc<dyn HeldSnapshot>,
+        backup: &mut Backup,
+    ) -> Result<Added> {
+        let store = self.store.clone();
+        let size = move || approximate_entry_bytes(store.engine());
+        let sized = tokio::task::spawn_blocking(size).await;
+        let total = sized.unwrap_or(Ok(0))?;
+        let begun = OpProgress { message: PHASE, done: 0, total };
+        self.op.update_info(|info| info.progress = Some(begun));
+        let sent = entries::add(snapshot.clone(), backup, total, &self.transfer()).await?;
+        Ok(Added { reused_files: 0, sent_bytes: whole(sent) })
+    }
+
+    async fn add_files(
+        self: &Arc<Job>,
+        checkpoint: &Checkpoint,
+        backup: &mut Backup,
+    ) -> Result<Added> {
         let transfer = self.transfer();
         let (mut sizes, mut total) = (Vec::new(), 0);
-        for file in &self.point.files {
-            let local = self.point.folder().join(&file.name);
+        for file in &checkpoint.files {
+            let local = checkpoint.folder.join(&file.name);
             let size = std::fs::metadata(&local).map_err(|error| {
                 let text = format!("cannot read {}: {error}", local.display());
                 Error::new(ErrorCode::FileStreamFailed, text)

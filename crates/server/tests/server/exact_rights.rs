@@ -56,9 +56,10 @@ fn table() -> Vec<(&'static str, Document, Vec<Vec<Right>>)> {
         ("shop", over("v", vec![lookup("d", vec![])]), vec![f("v"), f("d")]),
         ("shop", over("c", vec![doc! { "$unionWith": "v" }]), vec![f("c"), f("v")]),
         ("shop", explain(doc! { "find": "v" }), vec![f("v")]),
-        // Defining a view needs the rights to its collections.
+        // Changing a view needs the rights to its collections. Creating one does for a client that
+        // can read it (`views_are_created_without_the_rights_to_read_them_and_their_collections`).
         ("shop", doc! { "create": "w", "viewOn": "c", "pipeline": [lookup("d", vec![doc! { "$unionWith": "g" }])] },
-            vec![on("w", &["createCollection"]), f("c"), f("d"), f("g")]),
+            vec![on("w", &["createCollection"])]),
         ("shop", doc! { "collMod": "v", "viewOn": "c", "pipeline": [lookup("d", vec![])] }, vec![on("v", &["collMod"]), f("c"), f("d")]),
         // Pipelines.
         ("shop", over("c", vec![nested.clone()]), vec![f("c"), f("d"), f("f"), f("g"), f("h")]),
@@ -190,4 +191,40 @@ fn commands_need_just_the_rights_that_the_manual_says() {
         }
     }
     assert!(differences.is_empty(), "{differences:#?}");
+}
+
+/// Manual: `create`, Access Control.
+#[test]
+fn views_are_created_without_the_rights_to_read_them_and_their_collections() {
+    let (_folder, server) = start(&[]);
+    let mut admin = root(&server);
+    let role = doc! { "createRole": "probe", "privileges": [], "roles": [], "$db": "admin" };
+    ok(&mut admin, role);
+    ok(
+        &mut admin,
+        doc! { "createUser": "probe", "pwd": "pw", "roles": ["probe"], "mechanisms": ["SCRAM-SHA-256"], "$db": "admin" },
+    );
+    let mut client = server.connect();
+    ok_login(&mut client, "probe", "admin", "pw");
+    let lookup =
+        doc! { "$lookup": { "from": "d", "localField": "a", "foreignField": "a", "as": "b" } };
+    let create = doc! { "create": "w", "viewOn": "c", "pipeline": [lookup], "$db": "shop" };
+    let find = |collection| (collection, "find");
+    let made = ("w", "createCollection");
+    for (rights, is_allowed) in [
+        (vec![made], true),
+        (vec![made, find("c")], true),
+        (vec![("w", "insert")], false),
+        (vec![made, find("w")], false),
+        (vec![made, find("w"), find("c")], false),
+        (vec![made, find("w"), find("d")], false),
+        (vec![made, find("w"), find("c"), find("d")], true),
+    ] {
+        let privilege = |(collection, action): &(&str, &str)| doc! { "resource": { "db": "shop", "collection": *collection }, "actions": [*action] };
+        let privileges: Vec<_> = rights.iter().map(privilege).collect();
+        ok(&mut admin, doc! { "updateRole": "probe", "privileges": privileges, "$db": "admin" });
+        let reply = run(&mut client, create.clone());
+        assert_eq!(reply.get_i32("code").ok() != Some(13), is_allowed, "{rights:?}: {reply}");
+        run(&mut admin, doc! { "drop": "w", "$db": "shop" });
+    }
 }

@@ -1,25 +1,31 @@
-//! What a store contributes to backups of its files: a consistent point of all keyspaces, the
-//! identity of the store, the list of its backups, and the changes that make a restored folder a
-//! store of its own.
+//! What a store contributes to its backups: a consistent point of all keyspaces, the identity of
+//! the store, the list of its backups, and the changes that make a restored folder a store of its
+//! own.
 //!
 //! A backup is made in these steps, of which this folder has all but the second:
 //!
 //! 1. [`Store::backup_point`](crate::Store::backup_point) writes a checkpoint of one time of the
-//!    log. Commits wait only while the checkpoint is written, not during the copy.
-//! 2. The caller copies the checkpoint's files elsewhere, and calls [`BackupPoint::check`] in
-//!    between.
+//!    log; an engine without files holds a snapshot instead. Commits wait only for this, not during
+//!    the copy.
+//! 2. The caller copies the checkpoint's files, or the [`entries`] of the snapshot, and calls
+//!    [`BackupPoint::check`] in between.
 //! 3. [`Store::record_backup`](crate::Store::record_backup) notes that the backup is complete. The
 //!    checkpoint is removed when the [`BackupPoint`] is dropped, however the backup ends.
 //!
 //! A restored folder is opened once, offline, by
 //! [`Store::become_restored`](crate::Store::become_restored).
 
+mod entries;
 mod history;
 mod point;
 mod restored;
 
+pub(crate) use entries::refuse_unfinished;
+pub use entries::{
+    EntriesReader, EntriesWriter, MAX_RUN_BYTES, RUN_BYTES, approximate_entry_bytes,
+};
 pub use history::RecordedBackup;
-pub use point::{BackupPoint, CollectionAtPoint, LEASE};
+pub use point::{BackupPoint, Checkpoint, CollectionAtPoint, LEASE, PointContent};
 pub use restored::{ExpiryAfterRestore, RestoreSource};
 
 #[cfg(test)]

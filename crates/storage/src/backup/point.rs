@@ -7,17 +7,22 @@
 //! 3. The last time of the log is noted, and the engine writes the checkpoint: links to its tables,
 //!    and a copy of the end of its write-ahead log.
 //!
+//! An engine without files has no checkpoint: it takes a snapshot in step 3, whose entries are read
+//! ([`EntriesReader`](super::EntriesReader)).
+//!
 //! The checkpoint keeps the space of its tables occupied on the disk, also of those that the store
-//! has replaced since. Therefore it is removed when it is no longer used ([`LEASE`]), and when the
-//! disk is nearly full: [`BackupPoint::check`] then fails.
+//! has replaced since; a snapshot keeps a database from removing old versions. Therefore it is
+//! removed when it is no longer used ([`LEASE`]), and when the disk is nearly full:
+//! [`BackupPoint::check`] then fails.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, Result};
-use mayfly_kv::{CheckpointFile, Engine};
+use mayfly_kv::{CheckpointFile, Engine, HeldSnapshot, KvResult};
 use mayfly_work::OpCtx;
 
 use crate::Store;
@@ -27,24 +32,40 @@ use crate::record::error::from_kv;
 /// How long a point lives without [`BackupPoint::renew`].
 pub const LEASE: Duration = Duration::from_secs(600);
 
-/// A checkpoint of the store at one time of its log. Its folder is removed when it is dropped.
+/// The store at one time of its log.
 pub struct BackupPoint {
-    /// The checkpoint contains the entries of the log up to this time.
+    /// It contains the entries of the log up to this time.
     pub time: u64,
     /// The identity of the store.
     pub identity: StoreIdentity,
-    /// The files of the checkpoint.
-    pub files: Vec<CheckpointFile>,
+    /// Where the data is.
+    pub content: PointContent,
     /// The collections at that time.
     pub collections: Vec<CollectionAtPoint>,
-    /// How long commits waited for the checkpoint, in microseconds.
+    /// How long commits waited for the checkpoint or the snapshot, in microseconds.
     pub wait_micros: i64,
-    folder: PathBuf,
     engine: Arc<dyn Engine>,
     clock: Arc<dyn Clock>,
     used_micros: AtomicI64,
     /// Exists while this is the point of a backup cursor.
     of_cursor: Option<Arc<()>>,
+}
+
+/// Where the data of a point is.
+pub enum PointContent {
+    /// A copy in a folder.
+    Files(Checkpoint),
+    /// A snapshot, whose entries are read.
+    Entries(Arc<dyn HeldSnapshot>),
+}
+
+/// A folder with a copy of a store. It is removed when this is dropped.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// The folder, below that for temporary files.
+    pub folder: PathBuf,
+    /// The files in it.
+    pub files: Vec<CheckpointFile>,
 }
 
 /// A collection at the time of a point.
@@ -64,9 +85,12 @@ impl BackupPoint {
         self.of_cursor.is_some()
     }
 
-    /// The folder of the files.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The checkpoint, if the engine has files.
+    pub fn checkpoint(&self) -> Option<&Checkpoint> {
+        match &self.content {
+            PointContent::Files(checkpoint) => Some(checkpoint),
+            PointContent::Entries(_) => None,
+        }
     }
 
     /// Extends the lease. Called after each step forward of the copy.
@@ -100,62 +124,80 @@ impl BackupPoint {
     }
 }
 
-impl Drop for BackupPoint {
+impl Checkpoint {
+    /// A checkpoint that is still to be written, in a folder for temporary files.
+    fn new_in(scratch: &Path) -> Checkpoint {
+        let folder = scratch.join(format!("backup-{:016x}", rand::random::<u64>()));
+        Checkpoint { folder, files: Vec::new() }
+    }
+
+    fn filled_by(mut self, engine: &dyn Engine) -> KvResult<Checkpoint> {
+        self.files = engine.checkpoint(&self.folder)?;
+        Ok(self)
+    }
+}
+
+impl Drop for Checkpoint {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            tracing::warn!(%error, folder = %self.folder.display(), "the checkpoint of a backup cannot be removed; the next start removes it");
+        match std::fs::remove_dir_all(&self.folder) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                tracing::warn!(%error, folder = %self.folder.display(), "the checkpoint of a backup cannot be removed; the next start removes it");
+            }
+            _ => {}
         }
     }
 }
 
 impl Store {
-    /// Writes a checkpoint of the present state.
+    /// Writes a checkpoint of the present state, or takes a snapshot of it if the engine has no
+    /// files.
     ///
     /// # Errors
-    /// 115 CommandNotSupported for an engine without checkpoints, 14031 OutOfDiskSpace, errors of
-    /// the operation's deadline and of the engine.
+    /// 14031 OutOfDiskSpace, errors of the operation's deadline and of the engine.
     pub fn backup_point(&self, op: &OpCtx) -> Result<BackupPoint> {
         // Under the lock of `fsync` no file of the folder changes.
         let _writing = self.fsync_lock.enter(op)?;
-        let Some(scratch) = self.engine.scratch(0).map_err(from_kv)? else {
-            return Err(unsupported(self.engine.name()));
-        };
+        let scratch = self.engine.scratch(0).map_err(from_kv)?;
         let identity = self.ensure_identity()?;
         for collection in self.collections(None) {
             // Counts that a crash has lost.
             self.count_documents(op, &collection)?;
         }
         self.engine.flush().map_err(from_kv)?;
-        let folder = scratch.join(format!("backup-{:016x}", rand::random::<u64>()));
+        let mut checkpoint = scratch.map(|scratch| Checkpoint::new_in(&scratch));
         let began = self.clock.monotonic_micros();
-        let (time, files, collections) = self
-            .oplog
-            .clock
-            .at_rest(|time| (time, self.engine.checkpoint(&folder), self.collections_at_rest()));
+        let (time, content, collections) = self.oplog.clock.at_rest(|time| {
+            let content = match checkpoint.take() {
+                Some(checkpoint) => checkpoint.filled_by(&*self.engine).map(PointContent::Files),
+                None => self.engine.hold_for_export().map(PointContent::Entries),
+            };
+            (time, content, self.collections_at_rest())
+        });
         let ended = self.clock.monotonic_micros();
         let point = BackupPoint {
             time,
             identity,
-            files: Vec::new(),
+            content: content.map_err(from_kv)?,
             collections,
             wait_micros: ended - began,
-            folder,
             engine: self.engine.clone(),
             clock: self.clock.clone(),
             used_micros: AtomicI64::new(ended),
             of_cursor: None,
         };
-        // After an error the point removes what was written.
-        let files = files.map_err(from_kv)?;
         point.check()?;
-        Ok(point.with_files(files))
+        Ok(point)
     }
 
     /// The point of a backup cursor, of which there is one at a time.
     ///
     /// # Errors
-    /// 50886 while there is another one; errors of [`Store::backup_point`].
+    /// 50886 while there is another one; 115 CommandNotSupported for an engine without files;
+    /// errors of [`Store::backup_point`].
     pub fn backup_point_of_cursor(&self, op: &OpCtx) -> Result<BackupPoint> {
+        if self.engine.scratch(0).map_err(from_kv)?.is_none() {
+            return Err(without_files(self.engine.name()));
+        }
         let own = Arc::new(());
         {
             let mut present = self.cursor_point.lock();
@@ -182,17 +224,10 @@ impl Store {
     }
 }
 
-impl BackupPoint {
-    fn with_files(mut self, files: Vec<CheckpointFile>) -> BackupPoint {
-        self.files = files;
-        self
-    }
-}
-
-fn unsupported(engine: &str) -> Error {
+fn without_files(engine: &str) -> Error {
     let text = format!(
-        "the storage engine '{engine}' cannot make a backup of its files; use mongodump, or the \
-         backup of the database that has the data"
+        "the storage engine '{engine}' has no files that a program could copy; use the command \
+         'backup'"
     );
     Error::new(ErrorCode::CommandNotSupported, text)
 }

@@ -86,8 +86,9 @@ fn a_point_has_the_last_time_of_the_log_and_its_folder_ends_with_it() {
     f.insert("d.c", &doc! { "_id": 2 }).unwrap();
     let point = f.store.backup_point(&f.op).unwrap();
     assert_eq!(point.time, f.store.oplog().settled());
-    assert_eq!(point.files.len(), 1);
-    assert!(point.folder().join("000001.sst").exists());
+    let checkpoint = point.checkpoint().unwrap();
+    assert_eq!(checkpoint.files.len(), 1);
+    assert!(checkpoint.folder.join("000001.sst").exists());
     let [collection] = &point.collections[..] else { panic!("{:?}", point.collections) };
     assert_eq!((collection.ns.as_str(), collection.documents), ("d.c", 2));
     // The identity stays the same, also after a restart.
@@ -124,9 +125,12 @@ fn a_point_is_given_up_without_progress_and_on_a_full_disk() {
 }
 
 #[test]
-fn an_engine_without_files_refuses_a_point() {
+fn an_engine_without_files_has_a_snapshot_and_no_cursor() {
     let f = testing::fixture();
-    assert_eq!(code(f.store.backup_point(&f.op)), ErrorCode::CommandNotSupported);
+    f.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    let point = f.store.backup_point(&f.op).unwrap();
+    assert!(point.checkpoint().is_none() && point.time == f.store.oplog().settled());
+    assert_eq!(code(f.store.backup_point_of_cursor(&f.op)), ErrorCode::CommandNotSupported);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use mayfly_work::current;
 /// Converts with the reference's codes. Conflicts become 112 WriteConflict, upon which
 /// [`crate::Writer::write`] retries. A call that an engine gave up because the operation of the
 /// thread has ended fails as the operation does.
-pub(crate) fn from_kv(error: KvError) -> Error {
+pub fn from_kv(error: KvError) -> Error {
     if error == KvError::Timeout
         && let Some(op) = current::current().op
         && let Err(ended) = op.check()

@@ -30,6 +30,7 @@
 //!
 //! catalog  | 'v' |              | format, BSON
 //!          | 'i' |              | identity and timelines of the store, BSON: [`crate::oplog::identity`]
+//!          | 'x' |              | nothing, while a restore is not complete: [`crate::backup`]
 //!          | 'b' |              | the latest backups, BSON: [`crate::backup`]
 //!          | 'n' |              | next id, 8 bytes
 //!          | 'o' |              | the timestamp up to which the oplog was cut, 8 bytes big-endian
@@ -289,6 +290,8 @@ pub(crate) mod catalog_key {
     /// The reason why expiry is suspended ([`crate::policy::watch::Mark`]).
     pub(crate) const SUSPENDED: &[u8] = b"w";
 
+    /// Exists while entries of a backup are being written ([`crate::backup`]); its value is empty.
+    pub(crate) const UNFINISHED: &[u8] = b"x";
     /// The identity of the store and the timelines of its log.
     pub(crate) const IDENTITY: &[u8] = b"i";
     /// The latest backups.

@@ -1,7 +1,7 @@
 //! The check whether a command may run, and its error.
 
 use mayfly_auth::{Action, RoleName, Target, UserName};
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Client, Pipeline, UncheckedPipeline, Validation};
 use mayfly_service::Authority;
 use mayfly_value::RawDoc;
@@ -12,6 +12,15 @@ use crate::request::Request;
 use crate::request::needs::{FindRow, are_granted};
 use crate::rules::redaction;
 use crate::rules::rights::is_set;
+
+/// What a client does to a view that it defines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Definer {
+    /// It creates the view.
+    Creates,
+    /// It changes a view, which other clients may read.
+    Changes,
+}
 
 /// Checks that a command may run.
 ///
@@ -49,24 +58,42 @@ impl CommandContext<'_> {
         request: &Request<'_>,
         stages: UncheckedPipeline,
     ) -> Result<Pipeline> {
-        self.checked_over(request, request.target().as_str(), stages)
+        let allows = |target: Target<'_>, action| self.authority.allows(target, action);
+        self.checked_by(request, request.target().as_str(), stages, &allows)
     }
 
-    /// The same as [`CommandContext::checked`] over another collection of the database.
+    /// The same for the definition of a view. A client that cannot read the view may create it
+    /// without the right to read its collections, as `mongorestore` does with the role `restore`.
     ///
     /// # Errors
     /// The same as for [`CommandContext::checked`].
-    pub(crate) fn checked_over(
+    pub(crate) fn checked_view(
+        &self,
+        request: &Request<'_>,
+        (view, on): (&Namespace, &str),
+        stages: UncheckedPipeline,
+        definer: Definer,
+    ) -> Result<Pipeline> {
+        let view = Target::Collection(view.db(), view.collection());
+        let is_blind = definer == Definer::Creates && !self.authority.allows(view, Action::Find);
+        let allows = |target: Target<'_>, action| {
+            (action == Action::Find && is_blind) || self.authority.allows(target, action)
+        };
+        self.checked_by(request, Some(on), stages, &allows)
+    }
+
+    fn checked_by(
         &self,
         request: &Request<'_>,
         collection: Option<&str>,
         stages: UncheckedPipeline,
+        allows: &dyn Fn(Target<'_>, Action) -> bool,
     ) -> Result<Pipeline> {
         let bypasses = is_set(request.body, "bypassDocumentValidation");
         stages.check(&Client {
             db: request.db,
             collection,
-            allows: &|target, action| self.authority.allows(target, action),
+            allows,
             refusal: &|| unauthorized(&self.authority, request),
             validation: if bypasses { Validation::Bypassed } else { Validation::Enforced },
         })

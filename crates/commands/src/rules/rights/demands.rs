@@ -110,7 +110,11 @@ pub(crate) fn create(demands: &mut Demands<'_>, request: &Request<'_>) {
     let ns = target(request);
     demands.need_any(&[(ns, Action::CreateCollection), (ns, Action::Insert)]);
     archives(demands, request.body, MAX_ARCHIVE_DEPTH);
-    view(demands, request);
+    if demands.may(ns, Action::Find) {
+        view(demands, request);
+    } else if request.body.get("viewOn").is_some() {
+        demands.need(ns, Action::CreateCollection);
+    }
 }
 
 pub(crate) fn create_indexes(demands: &mut Demands<'_>, request: &Request<'_>) {
@@ -141,7 +145,8 @@ fn archives(demands: &mut Demands<'_>, body: RawDoc<'_>, depth: usize) {
 }
 
 /// A view returns documents of its collections to everyone who may read the view, so the client
-/// that defines it needs the right to read them.
+/// that defines it needs the right to read them. A client that creates a view and cannot read it
+/// does not need this right: `mongorestore` creates views with the role `restore`.
 fn view(demands: &mut Demands<'_>, request: &Request<'_>) {
     let on = request.body.get("viewOn");
     let Some(on) = on else { return };

@@ -23,14 +23,16 @@ pub(crate) const MARKER: &str = "RESTORE_UNFINISHED";
 const UNWRITTEN: &str = "RESTORE_UNFINISHED.new";
 
 /// The step of a restore that an interruption leaves to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Files are missing.
     Files,
     /// All files are there, and entries of the log are being applied.
     Replay,
-    /// All data is there. The store may have been opened, which changes them.
+    /// All data is there. The store may have been opened, which changes it.
     Store,
+    /// The database has all entries. Files of the folder may have been removed.
+    Moved,
 }
 
 /// A restore that is not complete.
@@ -52,6 +54,7 @@ impl Phase {
             Phase::Files => "files",
             Phase::Replay => "replay",
             Phase::Store => "store",
+            Phase::Moved => "moved",
         }
     }
 }
@@ -89,6 +92,7 @@ impl Marker {
             "files" => Phase::Files,
             "replay" => Phase::Replay,
             "store" => Phase::Store,
+            "moved" => Phase::Moved,
             _ => return None,
         };
         let until = match value.get("until")? {
@@ -126,9 +130,10 @@ impl Marker {
     }
 }
 
-/// Whether a file is left of a restore that was killed while it wrote its first marker.
-pub(crate) fn is_unfinished(name: &OsStr) -> bool {
-    name == UNWRITTEN
+/// Whether a file may be in the folder before a restore: the file system's own, or what is left of
+/// a restore that was killed while it wrote its first marker.
+pub(crate) fn may_be_before(name: &OsStr) -> bool {
+    name == UNWRITTEN || name == "lost+found"
 }
 
 /// Locks the folder against another restore, until the file is closed.
@@ -151,9 +156,12 @@ mod tests {
     fn markers_round_trip_and_others_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Marker::read(folder.path()).unwrap(), None);
-        for (phase, until) in
-            [(Phase::Files, None), (Phase::Replay, Some(u64::MAX)), (Phase::Store, Some(1 << 32))]
-        {
+        for (phase, until) in [
+            (Phase::Files, None),
+            (Phase::Replay, Some(u64::MAX)),
+            (Phase::Store, Some(1 << 32)),
+            (Phase::Moved, None),
+        ] {
             let marker = Marker { store: "s".into(), backup: "b".into(), until, phase };
             marker.write(folder.path()).unwrap();
             assert_eq!(Marker::read(folder.path()).unwrap(), Some(marker));

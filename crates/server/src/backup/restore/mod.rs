@@ -4,16 +4,22 @@
 //! |---|---|
 //! | 1. the folder is created, or found empty; the marker is written | the marker |
 //! | 2. the files are fetched, each checked before it gets its name | the files so far; another run fetches the rest |
+//! | or all entries are written into a new store | a part of it, which another run replaces |
 //! | 3. with `--at`: the entries of the log after the backup are applied | another run applies the rest |
 //! | 4. the marker notes that all data is there | the same; another run fetches nothing |
 //! | 5. the store becomes another store, with expiry suspended | a store that another run opens again |
-//! | 6. the marker is removed | a data folder |
+//! | 6. with `--storageUrl`: all entries are written into the database | a part of it, which no server opens and another run replaces |
+//! | 7. with `--storageUrl`: the marker notes it, the database becomes a store, the files are removed | another run does the rest of this |
+//! | 8. the marker is removed | a data folder, or a database |
 //!
 //! A server refuses a folder with the marker ([`marker`]). The two files without which no version
 //! opens a folder are fetched last.
 
+mod entries;
+mod files;
 pub(crate) mod marker;
 mod replay;
+mod store;
 mod target;
 
 use std::fs::{self, File};
@@ -24,28 +30,18 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use mayfly_base::{Clock, SystemClock};
-use mayfly_kv_rocksdb::{FORMAT, FORMAT_FILE, OlderFormat, RocksEngine, RocksOptions};
-use mayfly_query::PartialFilters;
-use mayfly_repository::{BackupKind, ClusterTime, FileEntry, Manifest, Repository, Transfer};
-use mayfly_storage::{ExpiryAfterRestore, RestoreSource, Store, StoreOptions};
-use mayfly_work::OpRegistry;
+use mayfly_kv_rocksdb::FORMAT;
+use mayfly_repository::{BackupKind, ClusterTime, Manifest, Repository};
+use mayfly_storage::{ExpiryAfterRestore, RestoreSource};
 
 use self::marker::{Marker, Phase};
-use self::replay::LogReplay;
 use self::target::{Target, Wanted};
 use super::archive::number;
 use super::runner::cluster_time;
 use super::task::{block_on, open};
-use super::{failed, progress, show};
+use super::{failed, show};
 use crate::failure::{Failure, FailureKind};
 use crate::{data_folder, permissions, processes};
-
-/// Files that are fetched last.
-const LAST_FILES: [&str; 2] = ["CURRENT", FORMAT_FILE];
-/// Names of files that were being fetched when a restore was interrupted.
-const UNFINISHED_PREFIX: &str = ".tmp";
-/// Memory for the store while it is opened once.
-const CACHE_BYTES: usize = 64 << 20;
 
 /// The flags of `mayflydb restore`.
 #[derive(Clone, Debug, Args)]
@@ -59,15 +55,28 @@ pub struct RestoreFlags {
     /// The time to restore, with a zone: 2026-11-24T10:15:00Z; needs an archive of the log
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
-    /// The new data folder, which must not exist or be empty
+    /// The new data folder, which must not exist or be empty; with --storageUrl, a folder for
+    /// temporary files with room for all data
     #[arg(long, value_name = "FOLDER")]
     pub dbpath: PathBuf,
+    /// The PostgreSQL database to restore into, in which there is no store
+    #[arg(long = "storageUrl", value_name = "URL")]
+    pub storage_url: Option<String>,
     /// Do not suspend expiry: what is due is deleted as soon as the server starts
     #[arg(long = "resumeExpiry")]
     pub resume_expiry: bool,
     /// Largest rate in millions of bytes per second [default: no limit]
     #[arg(long = "maxMBps", value_name = "MB")]
     pub max_mbps: Option<u32>,
+}
+
+impl RestoreFlags {
+    fn expiry(&self) -> ExpiryAfterRestore {
+        match self.resume_expiry {
+            true => ExpiryAfterRestore::Resumed,
+            false => ExpiryAfterRestore::Suspended,
+        }
+    }
 }
 
 /// Restores a backup, and prints its result for people.
@@ -90,6 +99,7 @@ async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<
     let wanted = target.backup.clone();
     let tried = || format!("cannot restore the backup {wanted} into {}", folder.display());
     let failed = |error| failed::repository(tried(), error);
+    let of_store = |error: mayfly_base::Error| store::failed(&error, tried());
     let manifest = repository.manifest(&wanted).await.map_err(failed)?;
     check_format(&manifest).context(Failure::new(
         FailureKind::Incompatible,
@@ -97,6 +107,8 @@ async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<
         "use the version of mayflydb that made the backup, or a later one",
     ))?;
     let last_time = last_time(&repository).await.map_err(failed)?;
+    let database = flags.storage_url.as_deref();
+    check_database(database, begun.as_ref(), &tried).await?;
     let marker = Marker {
         store: repository.store().to_string(),
         backup: wanted.to_string(),
@@ -109,39 +121,66 @@ async fn restore(flags: &RestoreFlags, clock: Arc<dyn Clock>) -> anyhow::Result<
         marker.write(folder).map_err(|error| of_io(error, tried()))
     };
     if phase == Phase::Files {
-        fetch(&repository, &manifest, flags, &clock).await.map_err(failed)?;
+        let fetched = (&repository, &manifest);
+        match manifest.kind {
+            BackupKind::Files => files::fetch(fetched, flags, &clock).await.map_err(failed)?,
+            BackupKind::Entries => entries::fetch(fetched, flags, &clock, &tried).await?,
+        }
         write(if target.until.is_some() { Phase::Replay } else { Phase::Store })?;
     }
-    let damaged = || {
-        let advice = "delete the folder and restore another backup; 'mayflydb backup verify' \
-                      checks them";
-        Failure::new(FailureKind::Damage, tried(), advice)
-    };
     let mut replayed = None;
-    if let Some(until) = target.until.filter(|_| phase != Phase::Store) {
-        let from = number(manifest.time);
-        let mut replay = LogReplay::open(folder, from, until).with_context(damaged)?;
-        for name in &target.segments {
-            let segment = repository.read_segment(name).await.map_err(failed)?;
-            replay.segment(&segment.entries).with_context(damaged)?;
-        }
-        replayed = Some(replay.end().with_context(damaged)?);
+    if target.until.is_some() && phase < Phase::Store {
+        let data = (folder.as_path(), number(manifest.time));
+        replayed = Some(replay::replay(&repository, &target, data, &tried).await?);
         write(Phase::Store)?;
     }
-    let store = open_store(folder, &manifest, target.until, clock).with_context(damaged)?;
-    let expiry = match flags.resume_expiry {
-        true => ExpiryAfterRestore::Resumed,
-        false => ExpiryAfterRestore::Suspended,
-    };
+    let expiry = flags.expiry();
     let source = RestoreSource {
         backup: wanted.to_string(),
         time: number(manifest.time),
         last_time: number(last_time.max(manifest.time)),
     };
-    let become_own = store.become_restored(&source, expiry).and_then(|_| store.close());
-    become_own.map_err(of_store).with_context(damaged)?;
+    if phase < Phase::Moved {
+        let restored = (&source, expiry);
+        store::become_restored(folder, &manifest, target.until, restored, clock)
+            .map_err(of_store)?;
+    }
+    if let Some(url) = database {
+        if phase < Phase::Moved {
+            let (folder, tried) = (folder.clone(), tried());
+            on_own_thread(url, move |url| store::copy_into_database(&folder, url, &tried)).await?;
+            write(Phase::Moved)?;
+        }
+        let (folder, tried) = (folder.clone(), tried());
+        on_own_thread(url, move |url| store::release_database(&folder, url, &tried)).await?;
+    }
     Marker::remove(folder).map_err(|error| of_io(error, tried()))?;
-    Ok(summary(&manifest, folder, expiry, target.until.zip(replayed)))
+    let place = database.map_or(folder.display().to_string(), |_| "the database".to_owned());
+    Ok(summary(&manifest, &place, expiry, (target.until, replayed)))
+}
+
+/// Checks that there is a database if one is needed, and that it can take the store.
+async fn check_database(
+    database: Option<&str>,
+    begun: Option<&Marker>,
+    tried: &dyn Fn() -> String,
+) -> anyhow::Result<()> {
+    let is_moved = begun.is_some_and(|marker| marker.phase == Phase::Moved);
+    match database {
+        Some(url) if !is_moved => on_own_thread(url, store::check_database).await,
+        None if is_moved => Err(store::lacks_database(tried())),
+        _ => Ok(()),
+    }
+}
+
+/// Calls what waits for the database.
+async fn on_own_thread<T: Send + 'static>(
+    url: &str,
+    work: impl FnOnce(&str) -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    let url = url.to_owned();
+    let done = tokio::task::spawn_blocking(move || work(&url)).await;
+    done.context("a thread of the restore has ended")?
 }
 
 /// Creates and locks the folder, and writes the marker, unless a restore of this backup has begun
@@ -165,7 +204,7 @@ fn begin(
         }
         None => {}
     }
-    if let Err(error) = check_room(folder, manifest) {
+    if let Err(error) = files::check_room(folder, manifest) {
         if is_new {
             // It is empty; if it stays, that does no harm.
             let _ = fs::remove_dir(folder);
@@ -179,20 +218,17 @@ fn begin(
 
 fn summary(
     manifest: &Manifest,
-    folder: &Path,
+    place: &str,
     expiry: ExpiryAfterRestore,
-    replayed: Option<(u64, u64)>,
+    (until, replayed): (Option<u64>, Option<u64>),
 ) -> String {
     let (id, files, size) = (&manifest.id, manifest.files.len(), show::size(manifest.bytes()));
-    let folder = folder.display();
-    let mut text = format!("The backup {id} ({files} files, {size}) was restored into {folder}");
-    text += &match replayed {
-        None => format!(", as of {}.\n", manifest.time.rfc3339()),
-        Some((until, entries)) => {
-            let until = cluster_time(until).rfc3339();
-            format!(", with {entries} entries of the log after it, as of {until}.\n")
-        }
-    };
+    let mut text = format!("The backup {id} ({files} files, {size}) was restored into {place}");
+    if let Some(entries) = replayed {
+        text += &format!(", with {entries} entries of the log after it");
+    }
+    let until = until.map_or(manifest.time, cluster_time);
+    text += &format!(", as of {}.\n", until.rfc3339());
     text + match expiry {
         ExpiryAfterRestore::Suspended => {
             "Expiry is suspended: no document is deleted or hidden until the command ttlResume. \
@@ -220,7 +256,7 @@ fn examine(folder: &Path) -> anyhow::Result<Option<Marker>> {
     }
     for entry in fs::read_dir(folder).map_err(|error| of_io(error, tried()))? {
         let name = entry.map_err(|error| of_io(error, tried()))?.file_name();
-        if name != "lost+found" && !marker::is_unfinished(&name) {
+        if !marker::may_be_before(&name) {
             let name = name.to_string_lossy();
             return Err(refused(format!("it is not empty: it contains '{name}'")));
         }
@@ -234,9 +270,6 @@ fn of_io(error: io::Error, tried: String) -> anyhow::Error {
 }
 
 fn check_format(manifest: &Manifest) -> anyhow::Result<()> {
-    if manifest.kind != BackupKind::Files {
-        return Err(anyhow!("its kind is not known to this version"));
-    }
     match manifest.store_format <= FORMAT {
         true => Ok(()),
         false => Err(anyhow!(
@@ -245,58 +278,6 @@ fn check_format(manifest: &Manifest) -> anyhow::Result<()> {
             manifest.server_version,
             manifest.store_format
         )),
-    }
-}
-
-/// Checks that the disk has room for all files.
-fn check_room(folder: &Path, manifest: &Manifest) -> anyhow::Result<()> {
-    let disk = rustix::fs::statvfs(folder).map_err(io::Error::from)?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    let needed = manifest.bytes();
-    match needed < free {
-        true => Ok(()),
-        false => {
-            let (needed, free) = (show::size(needed), show::size(free));
-            Err(anyhow!("the disk is full: {needed} are needed, and {free} are free"))
-        }
-    }
-}
-
-async fn fetch(
-    repository: &Repository,
-    manifest: &Manifest,
-    flags: &RestoreFlags,
-    clock: &Arc<dyn Clock>,
-) -> mayfly_repository::Result<()> {
-    let folder = &flags.dbpath;
-    remove_unfinished(folder);
-    let bar = progress::bar("Restoring", manifest.bytes());
-    let shown = bar.clone();
-    let transfer = Transfer::new(clock.clone())
-        .with_max_mb_per_second(flags.max_mbps.unwrap_or(0))
-        .with_report(move |progress| shown.set_position(progress.done));
-    transfer.set_total(manifest.bytes());
-    let is_last = |file: &&FileEntry| LAST_FILES.contains(&file.path.as_str());
-    let (last, first): (Vec<_>, Vec<_>) = manifest.files.iter().partition(is_last);
-    for file in first.into_iter().chain(last) {
-        // A file has its name only when it was checked and synced.
-        let found = fs::metadata(folder.join(file.path.as_str()));
-        if found.is_ok_and(|found| found.len() == file.size) {
-            continue;
-        }
-        repository.fetch(file, folder, &transfer).await?;
-    }
-    bar.finish_and_clear();
-    Ok(())
-}
-
-/// Removes what a restore that was interrupted has left of files. What stays is only in the way.
-fn remove_unfinished(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(UNFINISHED_PREFIX) {
-            let _ = fs::remove_file(entry.path());
-        }
     }
 }
 
@@ -310,47 +291,4 @@ async fn last_time(repository: &Repository) -> mayfly_repository::Result<Cluster
         last = last.max(backup.summary.map_or(last, |summary| summary.time));
     }
     Ok(last)
-}
-
-fn open_engine(folder: &Path) -> anyhow::Result<Arc<RocksEngine>> {
-    File::open(folder)?.sync_all()?;
-    let options = RocksOptions {
-        cache_bytes: CACHE_BYTES,
-        reserve_bytes: 0,
-        // The backup keeps the old files.
-        older_format: OlderFormat::Replace,
-        ..RocksOptions::default()
-    };
-    Ok(RocksEngine::open(folder, options)?)
-}
-
-/// Opens the store. Without a replay, it must have the collections of the manifest.
-fn open_store(
-    folder: &Path,
-    manifest: &Manifest,
-    until: Option<u64>,
-    clock: Arc<dyn Clock>,
-) -> anyhow::Result<Arc<Store>> {
-    let engine = open_engine(folder)?;
-    let options = StoreOptions {
-        filters: Arc::new(PartialFilters),
-        background: false,
-        ..StoreOptions::default()
-    };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(engine, options, clock, ops).map_err(of_store)?;
-    for expected in manifest.collections.iter().filter(|_| until.is_none()) {
-        let has = |collection: &Arc<mayfly_storage::Collection>| {
-            let is_named = collection.namespace().as_str() == expected.ns;
-            is_named && collection.uuid() == expected.uuid.into_bytes()
-        };
-        if !store.collections(None).iter().any(has) {
-            return Err(anyhow!("the collection '{}' is missing in its files", expected.ns));
-        }
-    }
-    Ok(store)
-}
-
-fn of_store(error: mayfly_base::Error) -> anyhow::Error {
-    anyhow!("{}", error.message())
 }
