@@ -20,6 +20,7 @@ mod data_folder;
 mod database;
 mod database_clock;
 mod descriptors;
+mod expiry_line;
 pub mod failure;
 mod first_start;
 pub mod healthcheck;
@@ -33,7 +34,9 @@ mod processes;
 pub mod processor;
 mod shell_host;
 mod start;
+pub mod status_task;
 pub mod storage_task;
+pub mod supervisor;
 mod tls;
 
 pub use config::Config;

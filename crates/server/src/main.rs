@@ -14,9 +14,10 @@ use mayfly_server::config::{EngineChoice, Flags, Layers, LogDestination, Task, s
 use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
+use mayfly_server::supervisor::Supervisor;
 use mayfly_server::{
     Config, DRAIN, DatabaseClock, Running, StartOptions, backup, check, healthcheck, permissions,
-    processor, start, storage_task,
+    processor, start, status_task, storage_task,
 };
 use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
@@ -55,6 +56,17 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
             return ended(backup::restore::run(flags, &mut std::io::stdout()));
         }
         Some(Task::Check(flags)) => return ended(check::run(flags, &mut std::io::stdout())),
+        Some(Task::Status(flags)) => {
+            return ended(status_task::run(flags, &mut std::io::stdout()));
+        }
+        Some(Task::Completions { shell }) => {
+            let written = std::io::stdout().write_all(&Flags::completions(*shell));
+            return ended(written.context("cannot write the script"));
+        }
+        Some(Task::Manual) => {
+            let written = Flags::write_manual(&mut std::io::stdout());
+            return ended(written.context("cannot write the manual page"));
+        }
         Some(Task::Storage { .. }) | None => {}
     }
     let environment: Vec<(String, String)> = std::env::vars_os()
@@ -131,7 +143,13 @@ async fn serve(
     if let Some(background) = background {
         background.ready()?;
     }
-    let grace = wait_for_end(&running).await?;
+    let supervisor = Supervisor::find();
+    supervisor.ready();
+    let grace = tokio::select! {
+        grace = wait_for_end(&running, &supervisor) => grace?,
+        never = supervisor.attend(&running.service) => never,
+    };
+    supervisor.stopping();
     tracing::info!("stopping: new connections are refused, running commands may finish");
     running.stop_within(grace).await?;
     tracing::info!("stopped");
@@ -179,7 +197,7 @@ fn log_ready(running: &Running, config: &Config, began: Instant) {
 /// Waits for SIGTERM, SIGINT or the command `shutdown`; returns how long running commands may
 /// continue. Meanwhile SIGUSR1 rotates the log files, and SIGHUP reopens them and reads
 /// certificates again.
-async fn wait_for_end(running: &Running) -> anyhow::Result<Duration> {
+async fn wait_for_end(running: &Running, supervisor: &Supervisor) -> anyhow::Result<Duration> {
     let hear = |kind| signal(kind).context("cannot listen to signals");
     let (mut terminate, mut interrupt) =
         (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
@@ -193,8 +211,10 @@ async fn wait_for_end(running: &Running) -> anyhow::Result<Duration> {
             () = running.stop_requested() => return Ok(DRAIN),
             _ = rotate.recv() => rotate_logs(service, LogRotation::Configured),
             _ = reload.recv() => {
+                supervisor.reloading();
                 rotate_logs(service, LogRotation::Reopen);
                 reread_certificates(service);
+                supervisor.ready();
             }
         }
     }

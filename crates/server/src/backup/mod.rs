@@ -15,7 +15,7 @@ mod place;
 pub(crate) mod progress;
 pub mod restore;
 mod runner;
-mod show;
+pub(crate) mod show;
 pub mod task;
 
 pub(crate) use archive::LogArchive;

@@ -1,16 +1,18 @@
 //! The command line, with mongod's names of flags.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 
 use super::http::DEFAULT_ADDRESS;
 use crate::backup::restore::RestoreFlags;
 use crate::backup::task::BackupFlags;
 use crate::check::CheckFlags;
 use crate::failure::{Failure, FailureKind};
+use crate::status_task::StatusFlags;
 
 /// A server that speaks MongoDB's wire protocol and expires documents on time.
 #[derive(Clone, Debug, Default, Parser)]
@@ -216,6 +218,15 @@ pub enum Task {
     Restore(RestoreFlags),
     /// Check a data folder that no server has open
     Check(CheckFlags),
+    /// Print how a running server is, and whether expiry keeps up
+    Status(StatusFlags),
+    /// Print a script that completes this program's flags in a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, for man -l
+    Manual,
     /// Make or look at a store in PostgreSQL
     Storage {
         /// What to do with it
@@ -236,6 +247,21 @@ pub enum StorageAction {
 }
 
 impl Flags {
+    /// The script that completes flags in this shell.
+    pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Flags::command(), "mayflydb", &mut script);
+        script
+    }
+
+    /// Writes the manual page, in roff.
+    ///
+    /// # Errors
+    /// Errors of the output.
+    pub fn write_manual(out: &mut impl Write) -> std::io::Result<()> {
+        clap_mangen::Man::new(Flags::command()).render(out)
+    }
+
     /// Parses the command line. `--help` and `--version` print their text and end the process.
     ///
     /// # Errors

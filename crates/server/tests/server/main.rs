@@ -28,6 +28,7 @@ mod package_configuration;
 mod permissions;
 mod retry;
 mod secrets;
+mod service_manager;
 mod sessions;
 mod threads;
 mod tls;
