@@ -10,7 +10,7 @@ export MAYFLY_CACHE CARGO_TARGET_DIR
 # Every cargo command that compiles the engine goes through it: see scripts/rocksdb.
 CARGO := scripts/rocksdb cargo
 
-.PHONY: help run build dist test check-fmt check-clippy check-tidy test-rust test-fuzz clients histories
+.PHONY: help run build dist deb deb-test test check-fmt check-clippy check-tidy test-rust test-fuzz clients histories
 .PHONY: torture bench instructions docs fmt setup setup-build clean
 
 help:
@@ -22,6 +22,8 @@ help:
 	@echo 'make torture                   tests that try to break the server, each for an hour; TORTURE_SECONDS,'
 	@echo '                               TORTURE_STEPS and SEED change that (scripts/torture)'
 	@echo 'make dist                      the binary as it is packaged: optimised across crates, two minutes more'
+	@echo 'make deb                       the Debian package of that binary (cargo-deb)'
+	@echo 'make deb-test                  install, upgrade and purge it in a root of its own (needs root, debootstrap, lintian)'
 	@echo 'make bench                     measure every budget, medians of five runs (10 minutes);'
 	@echo '                               ARGS="table --quick" or other flags of mayfly-bench instead'
 	@echo 'make instructions              count instructions per operation, compare with the recorded table (needs valgrind)'
@@ -38,6 +40,12 @@ build: setup-build
 
 dist: setup-build
 	$(CARGO) build --profile dist --locked -p mayfly-server
+
+deb: dist
+	@scripts/deb dist
+
+deb-test: deb
+	scripts/deb-test "$(CARGO_TARGET_DIR)/dist/mayflydb.deb"
 
 # Everything below in an order that keeps the cores busy, with the time of each step.
 test: setup

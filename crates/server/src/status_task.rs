@@ -92,8 +92,11 @@ fn lines(answers: &Answers<'_>, patience: f64) -> String {
     ));
     let mebibytes = u64::try_from(whole(memory, "resident")).unwrap_or(0);
     lines.push(format!(
-        "{} connections, {} of memory{}.",
-        grouped(whole(connections, "current")),
+        "{}, {} of memory{}.",
+        match whole(connections, "current") {
+            1 => "1 connection".to_owned(),
+            count => format!("{} connections", grouped(count)),
+        },
         size(mebibytes << 20),
         match u64::try_from(whole(disk, "freeBytes")) {
             Ok(free) if free > 0 => format!(", {} free on the disk", size(free)),
