@@ -3,6 +3,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// The number of files that this process may open; `None` without a limit.
+pub fn open_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// The largest number of table files that the engine keeps open.
 const MOST_TABLES: u64 = 512;
 /// Descriptors for logs, files of running flushes and compactions, temporary files, listeners and

@@ -41,6 +41,8 @@ mod tls;
 
 pub use config::Config;
 pub use database_clock::DatabaseClock;
+pub use descriptors::open_files;
 pub use first_start::FirstStart;
+pub use mayfly_kv_rocksdb::FORMAT as DATA_FORMAT;
 pub use start::{DRAIN, Running, StartOptions, start};
 pub use tls::{TlsMode, TlsOptions};

@@ -14,13 +14,14 @@ use mayfly_server::config::{EngineChoice, Flags, Layers, LogDestination, Task, s
 use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
-use mayfly_server::supervisor::Supervisor;
+use mayfly_server::supervisor::{self, Supervisor};
 use mayfly_server::{
     Config, DRAIN, DatabaseClock, Running, StartOptions, backup, check, healthcheck, permissions,
     processor, start, status_task, storage_task,
 };
 use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
+use mayfly_value::shell::Shell;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -99,13 +100,18 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
     let log = Arc::new(LogRing::default());
     let set_level = begin_log(&config, &log, clock.clone())?;
     let _pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
+    let parsed = layers.parsed();
+    if !parsed.as_doc().is_empty() {
+        let options = Shell(parsed.as_doc());
+        tracing::info!(id = 21951, %options, "options that differ from the defaults");
+    }
     let options = StartOptions {
         config: config.clone(),
         clock: clock.clone(),
         database_clock: Some(clock),
         log,
         argv: shown_words(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
-        parsed: layers.parsed(),
+        parsed,
         background: true,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -145,6 +151,8 @@ async fn serve(
     }
     let supervisor = Supervisor::find();
     supervisor.ready();
+    let (service, cache_bytes) = (running.service.clone(), config.cache_bytes);
+    tokio::task::spawn_blocking(move || log_limits(&service, cache_bytes));
     let grace = tokio::select! {
         grace = wait_for_end(&running, &supervisor) => grace?,
         never = supervisor.attend(&running.service) => never,
@@ -169,6 +177,7 @@ fn begin_log(
     Ok(set_level)
 }
 
+/// Logs what the server is ready to do, and within which limits.
 fn log_ready(running: &Running, config: &Config, began: Instant) {
     let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
     let address = running.address();
@@ -191,6 +200,18 @@ fn log_ready(running: &Running, config: &Config, began: Instant) {
         env!("CARGO_PKG_VERSION"),
         addresses.join(", "),
         began.elapsed().as_millis()
+    );
+}
+
+/// Logs the limits of the process, and whether expiry keeps up, which takes a moment to count.
+fn log_limits(service: &Service, cache_bytes: usize) {
+    tracing::info!(
+        format = mayfly_server::DATA_FORMAT,
+        cacheMB = cache_bytes >> 20,
+        memoryMB = mayfly_service::usable_memory() >> 20,
+        openFiles = mayfly_server::open_files(),
+        expiry = supervisor::expiry(service).unwrap_or_default(),
+        "limits and the state of expiry"
     );
 }
 

@@ -72,7 +72,7 @@ impl Supervisor {
             since_status += every;
             let with_status = since_status >= STATUS_EVERY;
             let service = service.clone();
-            let asked = move || if with_status { status(&service) } else { ping(&service) };
+            let asked = move || if with_status { expiry(&service) } else { ping(&service) };
             let Ok(found) = tokio::task::spawn_blocking(asked).await else { continue };
             if with_status {
                 since_status = Duration::ZERO;
@@ -95,8 +95,8 @@ impl Supervisor {
     }
 }
 
-/// The line about expiry.
-fn status(service: &Service) -> Option<String> {
+/// One sentence about expiry; `None` if the store cannot be read.
+pub fn expiry(service: &Service) -> Option<String> {
     let store = &service.store;
     let op = OpCtx::detached(service.clock.clone());
     let mut reply = DocBuilder::new();

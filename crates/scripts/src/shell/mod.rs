@@ -114,13 +114,31 @@ impl Program {
             .map_err(|_| internal(out_of_memory()))?;
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         let context = Context::full(&runtime).map_err(|_| internal(out_of_memory()))?;
+        // Exceptions of asynchronous functions whose results nothing has asked for yet.
+        let rejected: Arc<Mutex<Vec<String>>> = Arc::default();
+        let noted = rejected.clone();
+        runtime.set_host_promise_rejection_tracker(Some(Box::new(
+            move |_, _, reason, is_handled| {
+                let (mut noted, text) = (noted.lock(), description(&reason));
+                match is_handled {
+                    false => noted.push(text),
+                    true => noted.retain(|other| *other != text),
+                }
+            },
+        )));
         context.with(|ctx| {
             let shell = self.prepare(&ctx, &host);
             let shell = shell.map_err(|error| internal(thrown(&ctx, &error)))?;
             match evaluate(&ctx, &self.name, &self.source) {
-                Ok(()) => Ok(()),
-                Err(rquickjs::Error::Exception) => self.ended(&shell, &ctx.catch()),
-                Err(error) => Err(internal(thrown(&ctx, &error))),
+                Ok(()) => {}
+                Err(rquickjs::Error::Exception) => return self.ended(&shell, &ctx.catch()),
+                Err(error) => return Err(internal(thrown(&ctx, &error))),
+            }
+            // What asynchronous functions do after their first `await`.
+            while ctx.execute_pending_job() {}
+            match rejected.lock().pop() {
+                Some(exception) => Err(ProgramFailure { exception, place: None }),
+                None => Ok(()),
             }
         })
     }

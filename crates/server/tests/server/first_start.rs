@@ -191,6 +191,7 @@ fn the_built_in_shell_says_where_a_script_failed_and_what_it_lacks() {
         ("throw new Error('own')", &["a.js:1: Error: own"]),
         ("quit(3)", &["quit(3)"]),
         ("undeclared.x", &["a.js:1: ReferenceError: undeclared is not defined"]),
+        ("(async () => { await 1; throw new Error('late'); })()", &["Error: late"]),
         (
             "db.getSiblingDB('admin').auth('root', 'wrong')",
             &["MongoServerError: Authentication failed"],
