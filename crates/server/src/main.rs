@@ -48,27 +48,8 @@ fn main() -> ExitCode {
 fn run(began: Instant) -> anyhow::Result<ExitCode> {
     processor::check()?;
     let flags = Flags::read()?;
-    // These tasks read no configuration.
-    match &flags.task {
-        Some(Task::Backup(flags)) => {
-            return ended(backup::task::run(flags, &mut std::io::stdout()));
-        }
-        Some(Task::Restore(flags)) => {
-            return ended(backup::restore::run(flags, &mut std::io::stdout()));
-        }
-        Some(Task::Check(flags)) => return ended(check::run(flags, &mut std::io::stdout())),
-        Some(Task::Status(flags)) => {
-            return ended(status_task::run(flags, &mut std::io::stdout()));
-        }
-        Some(Task::Completions { shell }) => {
-            let written = std::io::stdout().write_all(&Flags::completions(*shell));
-            return ended(written.context("cannot write the script"));
-        }
-        Some(Task::Manual) => {
-            let written = Flags::write_manual(&mut std::io::stdout());
-            return ended(written.context("cannot write the manual page"));
-        }
-        Some(Task::Storage { .. }) | None => {}
+    if let Some(ended) = run_task(flags.task.as_ref()) {
+        return ended.map(|()| ExitCode::SUCCESS);
     }
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -85,7 +66,8 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(Task::Storage { action }) = &flags.task {
-        return ended(storage_task::run(&config, *action, &mut std::io::stdout()));
+        storage_task::run(&config, *action, &mut std::io::stdout())?;
+        return Ok(ExitCode::SUCCESS);
     }
     let background = match (config.fork, daemon::is_background()) {
         (true, false) => return daemon::start(),
@@ -132,8 +114,20 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
     ended
 }
 
-fn ended(task: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
-    task.map(|()| ExitCode::SUCCESS)
+/// Runs a task that reads no configuration; `None` if there is none.
+fn run_task(task: Option<&Task>) -> Option<anyhow::Result<()>> {
+    let out = &mut std::io::stdout();
+    Some(match task? {
+        Task::Backup(flags) => backup::task::run(flags, out),
+        Task::Restore(flags) => backup::restore::run(flags, out),
+        Task::Check(flags) => check::run(flags, out),
+        Task::Status(flags) => status_task::run(flags, out),
+        Task::Completions { shell } => {
+            out.write_all(&Flags::completions(*shell)).context("cannot write the script")
+        }
+        Task::Manual => Flags::write_manual(out).context("cannot write the manual page"),
+        Task::Storage { .. } => return None,
+    })
 }
 
 /// Starts a server, and waits until it has ended.
