@@ -34,6 +34,8 @@ pub(super) const SHOWN: &[&str] = &[
     "mayflydb_storage_memtable_bytes",
     "mayflydb_storage_pending_compaction_bytes",
 ];
+/// An hour in milliseconds.
+pub(super) const HOUR_MS: i64 = 3_600_000;
 /// The most points of a series, about the pixels of a plot.
 const MAX_POINTS: usize = 450;
 
@@ -76,7 +78,7 @@ pub(super) async fn history(
         }
     };
     let now = site.service.clock.now_ms();
-    let window = site.samples.series(SHOWN, now - hours * 3_600_000, now);
+    let window = site.samples.series(SHOWN, now - hours * HOUR_MS, now);
     Ok(Json(to_json(&thinned(window))))
 }
 
@@ -117,7 +119,7 @@ fn rounded(value: f32) -> Value {
 
 /// Combines points until there are few enough: by their mean, or for quantiles of latencies by the
 /// largest, so that a plot shows each peak.
-fn thinned(window: Window) -> Window {
+pub(super) fn thinned(window: Window) -> Window {
     let group = window.times.len().div_ceil(MAX_POINTS);
     if group <= 1 {
         return window;

@@ -139,16 +139,15 @@ fn points(site: &Site, peer: &Peer, _: &Reader, place: &Place) -> Result<Value, 
         return Err(CommandError { code: 13, text });
     }
     let now = site.service.clock.now_ms();
-    // The first event has the latest point only: the page requests the history.
-    let since = match place.latest_point.load(Ordering::Relaxed) {
-        0 => now - 2_500,
-        latest => latest + 1,
-    };
+    // The first event has the whole hour, later ones what is new.
+    let latest = place.latest_point.load(Ordering::Relaxed);
+    let is_first = latest == 0;
+    let since = if is_first { now - history::HOUR_MS } else { latest + 1 };
     let window = site.samples.series(history::SHOWN, since, now);
-    if let Some(latest) = window.times.last() {
-        place.latest_point.store(*latest, Ordering::Relaxed);
-    }
-    Ok(history::to_json(&window))
+    place.latest_point.store(window.times.last().copied().unwrap_or(now), Ordering::Relaxed);
+    let mut points = history::to_json(&history::thinned(window));
+    points["whole"] = json!(is_first);
+    Ok(points)
 }
 
 /// The running operations of clients and of the server, the longest first.

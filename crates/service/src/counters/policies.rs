@@ -21,9 +21,9 @@ pub(crate) const DUE_LIMIT: usize = 10_000;
 /// Readings within this time are one.
 const FRESH_MICROS: i64 = 500_000;
 /// How many times as long as a reading took its figures are used.
-const USED_TIMES: i64 = 50;
+const USED_TIMES: i64 = 1_000;
 /// The time for counts of one reading.
-const COUNTING_MICROS: i64 = 2_000;
+const COUNTING_MICROS: i64 = 1_000;
 
 /// The figures of a policy.
 #[derive(Clone, Debug, PartialEq)]

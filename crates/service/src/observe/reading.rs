@@ -119,7 +119,9 @@ fn count_catalog(service: &Service) -> CatalogCounts {
         counts.time_series += i64::from(collection.time_series().is_some());
         let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
         counts.clustered += i64::from(clustered);
-        databases.insert(ns.db().to_owned());
+        if !databases.contains(ns.db()) {
+            databases.insert(ns.db().to_owned());
+        }
     }
     // A database whose views cannot be read counts as having none.
     let views = |db: &String| {

@@ -105,7 +105,8 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
         let page = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
         let mut files = Vec::new();
-        for folder in ["query", "commands", "service", "server", "storage", "mql", "expr"] {
+        // Without the server, which runs commands by their names as clients do.
+        for folder in ["query", "commands", "service", "storage", "mql", "expr"] {
             collect(root, &root.join("crates").join(folder).join("src"), &mut files);
         }
         assert!(files.len() > 400, "{}", files.len());

@@ -131,11 +131,8 @@
   };
 
   // --- events ---
-  let isLoading = false;
   const points = (data) => {
-    // A user without the right gets no points, and does not ask for the history.
-    if (!isLoading) load(M.history.window);
-    isLoading = true;
+    if (data.whole && M.history.window === "hour") M.takeHistory(data);
     M.addPoints(data);
   };
   const shows = {

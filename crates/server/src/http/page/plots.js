@@ -9,8 +9,8 @@
   M.history = history;
   const keyOf = (name, labels) => name + JSON.stringify(labels);
 
-  // Takes the answer of /history.
-  const take = (data) => {
+  // Takes the answer of /history, or the first event.
+  const take = M.takeHistory = (data) => {
     history.stepMs = data.stepMs;
     history.times = data.times;
     history.series = new Map(data.series.map((one) => [keyOf(one.name, one.labels), one.values]));
