@@ -40,8 +40,7 @@ def test_a_suite_that_sleeps_fails_at_its_limit(runner, tmp_path, monkeypatch, i
             return ["sh", "-c", f"{ignore}echo $$; sh -c '{ignore}echo $$; sleep 600; :'; :"], {}
 
     suite = Sleeper("sleeper")
-    suite.folder, suite.log = tmp_path, tmp_path / "sleeper.log"
-    monkeypatch.setattr(runner, "SUITE_SECS", 1)
+    suite.folder, suite.log, suite.limit = tmp_path, tmp_path / "sleeper.log", 1
     monkeypatch.setattr(runner, "addresses", no_servers)
     began = time.monotonic()
     outcome = runner.try_suite(suite, Path("no-server"), tmp_path)
