@@ -1,4 +1,5 @@
-//! Counts of reads by what served them, and of commits that waited for compactions.
+//! Counts reads that found their data in a cache, reads that did not, and commits that waited for
+//! compactions.
 //!
 //! Reads are counted by thread, without a shared counter: RocksDB counts the blocks that a thread
 //! found in the cache and those that it read from files, and the record cache's hits and misses

@@ -44,7 +44,9 @@ class Page:
     def __init__(self, browser, width=1360, theme="light"):
         self.errors = []
         self.width = width
-        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
+        # Colours are compared at once, not in the middle of a transition.
+        look = {"color_scheme": theme, "reduced_motion": "reduce"}
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, **look)
         self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
 

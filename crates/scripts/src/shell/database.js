@@ -138,7 +138,6 @@ export default (function (shell) {
     fsyncLock() { return this.adminCommand({ fsync: 1, lock: true }); }
     fsyncUnlock() { return this.adminCommand('fsyncUnlock'); }
     shutdownServer(options) { return this.adminCommand({ shutdown: 1, ...options }); }
-    getLastError() { return null; }
     watch() { return missing('db.watch()'); }
   }
 

@@ -49,7 +49,7 @@ export default (function (shell) {
     get: (_, name) => typeof name === 'symbol' ? undefined : shell.variable(name),
     has: (_, name) => typeof name === 'string' && shell.variable(name) !== undefined,
   });
-  const process = { env, argv: ['mongosh'], platform: 'linux', exit: globals.quit, cwd: () => '/' };
+  const process = { env, argv: ['mongosh'], platform: 'linux', exit: globals.quit };
   global('process', new shell.Proxied(process, { get: unknown('process') }));
   const fs = {
     readFileSync(path, options) {

@@ -131,7 +131,7 @@ async fn serve_connection(stream: TcpStream, remote: SocketAddr, site: &Arc<Site
     peer::keep_alive(&stream);
     let mut peer = Peer::new(&site.service, remote, local);
     let begun = tls::begin(stream, &site.transport, &site.service, &peer.connection);
-    // The first byte tells TLS from plain HTTP; a client that sends none is not waited for.
+    // The first byte distinguishes TLS from plain HTTP. The wait for it has a limit.
     let Ok(Some(stream)) = tokio::time::timeout(HEAD_PATIENCE, begun).await else { return };
     peer.is_encrypted = stream.version().is_some();
     let routes = TowerToHyperService::new(site.router());

@@ -73,7 +73,7 @@ const M = {};
     made.append(...children);
     return made;
   };
-  // Shapes of states: a state is told by its shape and its word, not only by its colour.
+  // Shapes of states: the shape and the word distinguish states, not the colour alone.
   const shapes = {
     good: "M3 8.5l3.2 3.2L13 5", warn: "M8 2.5l6 11H2z", bad: "M3 3h10v10H3z", pause: "M5.5 3v10M10.5 3v10",
     idle: "M8 3a5 5 0 1 0 .01 0z", held: "M4 14V2.5h8l-2 3 2 3H4",
