@@ -88,8 +88,6 @@ pub(crate) enum CommitLease {
     HasRead(Lease),
     /// One that was taken for the commit.
     Fresh(Lease),
-    /// None yet.
-    None,
 }
 
 /// Commits a transaction that has written. If the connection is lost and the commit was not
@@ -100,17 +98,14 @@ pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
     settle::settle_earlier(store, deadline)?;
     let (batches, together) = batches(&txn.buffer, &txn.late);
     store.openings.wait_before_commit();
-    let (mut lease, mut tries) = (lease, 0);
+    let (mut lease, mut tries) = (Some(lease), 0);
     loop {
         tries += 1;
-        let (lease, start) = match std::mem::replace(&mut lease, CommitLease::None) {
-            CommitLease::HasRead(lease) => (lease, AFTER_READS),
-            CommitLease::Fresh(lease) => (lease, FRESH),
-            CommitLease::None => {
-                // The second try has waited already, and may hold up the log.
-                let admission = if tries == 1 { Admission::Queued } else { Admission::AtOnce };
-                (store.pool.lease(admission, deadline)?, FRESH)
-            }
+        let (lease, start) = match lease.take() {
+            Some(CommitLease::HasRead(lease)) => (lease, AFTER_READS),
+            Some(CommitLease::Fresh(lease)) => (lease, FRESH),
+            // The second try has waited already, and may hold up the log.
+            None => (store.pool.lease(Admission::AtOnce, deadline)?, FRESH),
         };
         let token = store.tokens.begin(store.pool.owner_number());
         let failure = match send(&lease, (&batches, together), &start, token.number(), deadline) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
     Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult,
-    NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    LogClock, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -51,6 +51,7 @@ pub(crate) struct Store {
     pub(crate) schema: Arc<str>,
     options: PostgresOptions,
     conflicts: Arc<ConflictTracker>,
+    pub(crate) log: Arc<LogClock>,
     held: HeldSessions,
     pub(crate) openings: Arc<Openings>,
     pub(crate) tokens: Arc<Tokens>,
@@ -87,6 +88,7 @@ impl PostgresEngine {
             schema: options.schema.as_str().into(),
             options,
             conflicts: ConflictTracker::new(),
+            log: LogClock::new(),
             held: HeldSessions::default(),
             openings: Arc::default(),
             tokens: Arc::default(),
@@ -191,6 +193,10 @@ impl Engine for PostgresEngine {
 
     fn caps(&self) -> Caps {
         Caps { max_open_txns: self.store.options.connections / 2, ..CAPS }
+    }
+
+    fn log(&self) -> &Arc<LogClock> {
+        &self.store.log
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {

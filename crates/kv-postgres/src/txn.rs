@@ -10,7 +10,8 @@ use mayfly_kv::scan::{ScanRequest, merged_scan, stored_scan};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
     Caps, Direction, EachValue, Guard, InsertCheck, KeyRange, Keyspace, KvError, KvResult,
-    NamedKey, RangesVisitor, ScanEnd, ScanLimit, ThroughVisitor, Txn, Visitor, scan_each,
+    LogEntries, LoggedCommit, NamedKey, RangesVisitor, ScanEnd, ScanLimit, ThroughVisitor, Txn,
+    Visitor, scan_each,
 };
 use tokio_postgres::Row;
 
@@ -69,8 +70,6 @@ pub(crate) struct PostgresTxn {
     pub(crate) buffer: WriteBuffer,
     /// None when read-only.
     claims: Option<Claims>,
-    /// For the commit, if it has read nothing.
-    prepared: Option<Lease>,
     /// Keys that were inserted without a look-up.
     pub(crate) late: Vec<(Keyspace, Vec<u8>)>,
     begun: Instant,
@@ -79,8 +78,7 @@ pub(crate) struct PostgresTxn {
 impl PostgresTxn {
     fn new(store: Arc<Store>, session: TxnSession, claims: Option<Claims>) -> PostgresTxn {
         let (buffer, begun) = (WriteBuffer::new(), Instant::now());
-        let (prepared, late) = (None, Vec::new());
-        PostgresTxn { store, session, buffer, claims, prepared, late, begun }
+        PostgresTxn { store, session, buffer, claims, late: Vec::new(), begun }
     }
 
     /// A read-only transaction, whose BEGIN was sent on this session; it was also answered, if
@@ -177,6 +175,21 @@ impl PostgresTxn {
                         Some(store.openings.begin(&session.lease, Waits::Commits, Some(commits)));
                 }
                 Err(failure) => return Err(failure.into_kv()),
+            }
+        }
+    }
+
+    /// The connection for the commit: that of the reads, if there were some.
+    fn commit_lease(&mut self) -> KvResult<CommitLease> {
+        let has_read = match &mut self.session {
+            TxnSession::Own(place, _) => place.take(),
+            TxnSession::Held(_) | TxnSession::Reader(_) => None,
+        };
+        match has_read {
+            Some(lease) => Ok(CommitLease::HasRead(lease)),
+            None => {
+                let lease = self.store.pool.lease(Admission::Queued, self.store.deadline())?;
+                Ok(CommitLease::Fresh(lease))
             }
         }
     }
@@ -394,32 +407,27 @@ impl Txn for PostgresTxn {
         Ok(true)
     }
 
-    fn prepare(&mut self) -> KvResult<()> {
-        if matches!(&self.session, TxnSession::Own(place, _) if place.get().is_none()) {
-            let lease = self.store.pool.lease(Admission::Queued, self.store.deadline())?;
-            self.prepared = Some(lease);
-        }
-        Ok(())
-    }
-
-    fn commit(mut self: Box<Self>) -> KvResult<()> {
-        self.buffer.check_filled()?;
+    fn commit_logged(mut self: Box<Self>, entries: LogEntries) -> LoggedCommit {
         if self.begun.elapsed() > MAX_AGE && !self.buffer.is_empty() {
-            return Err(KvError::TooOld);
+            return LoggedCommit::failed(KvError::TooOld);
         }
-        let has_read = match &mut self.session {
-            TxnSession::Own(place, _) => place.take(),
-            TxnSession::Held(_) | TxnSession::Reader(_) => None,
+        // Before the commit takes its place in the log: later ones wait for that place.
+        let leased = match self.buffer.is_empty() {
+            true => Ok(None),
+            false => self.commit_lease().map(Some),
         };
-        let lease = match has_read {
-            Some(lease) => CommitLease::HasRead(lease),
-            None => self.prepared.take().map_or(CommitLease::None, CommitLease::Fresh),
+        let log = self.store.log.clone();
+        let placed =
+            leased.and_then(|lease| Ok((lease, self.buffer.take_place(Some(&log), entries)?)));
+        let (lease, place) = match placed {
+            Ok(placed) => placed,
+            Err(error) => return LoggedCommit::failed(error),
         };
-        let result = if self.buffer.is_empty() { Ok(()) } else { commit::commit(&self, lease) };
+        let result = lease.map_or(Ok(()), |lease| commit::commit(&self, lease));
         match (self.claims.take(), &result) {
             (Some(claims), Ok(()) | Err(KvError::CommitUnknown(_))) => claims.publish(),
             (rolled_back, _) => drop(rolled_back),
         }
-        result
+        LoggedCommit { result, place }
     }
 }

@@ -9,7 +9,7 @@ use mayfly_base::clock::{Clock, SystemClock};
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
     Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError,
-    KvResult, SweepEnd, Txn, TxnOptions, is_retired,
+    KvResult, LogClock, SweepEnd, Txn, TxnOptions, is_retired,
 };
 use parking_lot::RwLock;
 use rocksdb::{CompactOptions, FlushOptions, Range, properties};
@@ -47,6 +47,7 @@ pub struct RocksEngine {
     next_attempt: AtomicI64,
     clock: SystemClock,
     conflicts: Arc<ConflictTracker>,
+    log: Arc<LogClock>,
     disk: Arc<DiskState>,
     counts: Arc<Counts>,
     slow_figures: SlowFigures,
@@ -79,6 +80,7 @@ impl RocksEngine {
             next_attempt: AtomicI64::new(0),
             clock: SystemClock::new(),
             conflicts: ConflictTracker::new(),
+            log: LogClock::new(),
             disk,
             counts,
             slow_figures: SlowFigures::default(),
@@ -158,12 +160,16 @@ impl Engine for RocksEngine {
         CAPS
     }
 
+    fn log(&self) -> &Arc<LogClock> {
+        &self.log
+    }
+
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         self.counts.begin();
         let store = if options.read_only { self.store()? } else { self.writable()? };
         Ok(Box::new(match options.read_only {
             true => RocksTxn::reader(store),
-            false => RocksTxn::writer(store, self.conflicts.begin()),
+            false => RocksTxn::writer(store, self.conflicts.begin(), self.log.clone()),
         }))
     }
 

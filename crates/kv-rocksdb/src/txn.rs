@@ -9,8 +9,8 @@ use mayfly_kv::conflict::Claims;
 use mayfly_kv::scan::{ScanRequest, merged_scan, stored_scan};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
-    Caps, Direction, EachValue, KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd,
-    ScanLimit, Txn, Visitor, is_retired, scan_each,
+    Caps, Direction, EachValue, KeyRange, Keyspace, KvError, KvResult, LogClock, LogEntries,
+    LoggedCommit, RangesVisitor, ScanEnd, ScanLimit, Txn, Visitor, is_retired, scan_each,
 };
 use rocksdb::{ErrorKind, ReadOptions, WriteBatch};
 
@@ -66,26 +66,28 @@ pub(crate) struct RocksTxn {
     buffer: WriteBuffer,
     /// None when read-only.
     claims: Option<Claims>,
+    /// None when read-only.
+    log: Option<Arc<LogClock>>,
 }
 
 impl RocksTxn {
     /// A read-only transaction over the current state.
     pub(crate) fn reader(store: Arc<Store>) -> RocksTxn {
         let snapshot = OnceCell::from(TxnSnapshot::Own(StoreSnapshot::new(Arc::clone(&store))));
-        RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: None }
+        RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: None, log: None }
     }
 
     /// A transaction that may write. The claims are begun before the snapshot: see the conflict
     /// tracker.
-    pub(crate) fn writer(store: Arc<Store>, claims: Claims) -> RocksTxn {
-        let snapshot = OnceCell::new();
-        RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: Some(claims) }
+    pub(crate) fn writer(store: Arc<Store>, claims: Claims, log: Arc<LogClock>) -> RocksTxn {
+        let (snapshot, buffer) = (OnceCell::new(), WriteBuffer::new());
+        RocksTxn { store, snapshot, buffer, claims: Some(claims), log: Some(log) }
     }
 
     /// A read-only transaction over a snapshot that others read, too.
     pub(crate) fn over(store: Arc<Store>, snapshot: Arc<StoreSnapshot>) -> RocksTxn {
         let snapshot = OnceCell::from(TxnSnapshot::Shared(snapshot));
-        RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: None }
+        RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: None, log: None }
     }
 
     fn snapshot(&self) -> &StoreSnapshot {
@@ -476,8 +478,11 @@ impl Txn for RocksTxn {
 
     mayfly_kv::buffered_writes!(CAPS);
 
-    fn commit(mut self: Box<Self>) -> KvResult<()> {
-        self.buffer.check_filled()?;
+    fn commit_logged(mut self: Box<Self>, entries: LogEntries) -> LoggedCommit {
+        let place = match self.buffer.take_place(self.log.as_ref(), entries) {
+            Ok(place) => place,
+            Err(error) => return LoggedCommit::failed(error),
+        };
         let result = if self.buffer.is_empty() { Ok(()) } else { self.write() };
         let surely_not_applied = matches!(
             result,
@@ -487,6 +492,6 @@ impl Txn for RocksTxn {
             Some(claims) if !surely_not_applied => claims.publish(),
             rolled_back => drop(rolled_back),
         }
-        result
+        LoggedCommit { result, place }
     }
 }

@@ -14,9 +14,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Caps, Direction, EachValue, Engine, EngineWrapper, Guard, HeldSnapshot, Ingest, InsertCheck,
-    KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, TxnOptions,
-    Visitor,
+    Caps, Direction, EachValue, Engine, EngineWrapper, Gap, Guard, HeldSnapshot, Ingest,
+    InsertCheck, KeyRange, Keyspace, KvError, KvResult, LogEntries, LoggedCommit, RangesVisitor,
+    ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
 };
 
 /// The narrowest limits among known engines: 1 KiB keys, 1 MB values, 10 MB and five seconds a
@@ -223,7 +223,7 @@ impl ChaosTxn {
 }
 
 impl Txn for ChaosTxn {
-    crate::forward_txn!(inner: scan_retired, fill_gaps, size, written_keys);
+    crate::forward_txn!(inner: scan_retired, size, written_keys);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         self.check_age()?;
@@ -296,16 +296,16 @@ impl Txn for ChaosTxn {
         Ok(true)
     }
 
-    fn put_with_gap(
+    fn put_with_gaps(
         &mut self,
         keyspace: Keyspace,
         key: &[u8],
         value: &[u8],
         guard: Guard,
-        gap: usize,
+        gaps: &[Gap],
     ) -> KvResult<()> {
         self.check_write(key, value, guard)?;
-        self.inner.put_with_gap(keyspace, key, value, guard, gap)
+        self.inner.put_with_gaps(keyspace, key, value, guard, gaps)
     }
 
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
@@ -323,20 +323,24 @@ impl Txn for ChaosTxn {
         self.inner.lock(keyspace, key)
     }
 
-    fn commit(self: Box<Self>) -> KvResult<()> {
-        self.check_age()?;
+    fn commit_logged(self: Box<Self>, entries: LogEntries) -> LoggedCommit {
+        if let Err(error) = self.check_age() {
+            return LoggedCommit::failed(error);
+        }
         if self.inner.size().1 == 0 {
-            return self.inner.commit();
+            return self.inner.commit_logged(entries);
         }
         if self.inserted_present || self.happens(self.options.conflict_probability) {
-            return Err(KvError::Conflict);
+            return LoggedCommit::failed(KvError::Conflict);
         }
-        if self.happens(self.options.unknown_commit_probability) {
-            if self.happens(0.5) {
-                self.inner.commit()?;
-            }
-            return Err(KvError::CommitUnknown("chaos".into()));
+        if !self.happens(self.options.unknown_commit_probability) {
+            return self.inner.commit_logged(entries);
         }
-        self.inner.commit()
+        let unknown = KvError::CommitUnknown("chaos".into());
+        if !self.happens(0.5) {
+            return LoggedCommit::failed(unknown);
+        }
+        let applied = self.inner.commit_logged(entries);
+        LoggedCommit { result: applied.result.and(Err(unknown)), place: applied.place }
     }
 }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 #[cfg(doc)]
 use crate::KvError;
 pub use crate::ingest::Ingest;
+use crate::log::{Gap, LogClock, LogEntries, LoggedCommit};
 pub use crate::named_key::{NamedKey, ShortBytes};
 use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
@@ -87,9 +88,6 @@ pub const RETIRED: u8 = 0x80;
 pub fn is_retired(keyspace: Keyspace, value: &[u8]) -> bool {
     keyspace == Keyspace::Record && value.first().is_some_and(|first| first & RETIRED != 0)
 }
-
-/// Length in bytes of a gap, which is left open in a value until shortly before the commit.
-pub const GAP_BYTES: usize = 8;
 
 /// Receives a scan's entries: key, value. The slices are valid only during the call.
 pub type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
@@ -281,23 +279,19 @@ pub trait Txn: Send {
         Ok(true)
     }
 
-    /// Writes a key whose value has a gap of eight bytes at offset `gap`: [`Txn::fill_gaps`] fills
-    /// it before the commit. Until then reads of the transaction return the value as passed.
+    /// Writes a key with gaps that the commit fills ([`Txn::commit_logged`]). Until then reads of
+    /// the transaction return key and value as passed.
     ///
     /// # Errors
-    /// As [`Txn::put`]; [`KvError::Invalid`] when the gap is not within the value.
-    fn put_with_gap(
+    /// As [`Txn::put`]; [`KvError::Invalid`] when a gap is not within the key or the value.
+    fn put_with_gaps(
         &mut self,
         keyspace: Keyspace,
         key: &[u8],
         value: &[u8],
         guard: Guard,
-        gap: usize,
+        gaps: &[Gap],
     ) -> KvResult<()>;
-
-    /// Fills all gaps left so far with these bytes. A commit with open gaps fails
-    /// ([`KvError::Invalid`]).
-    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]);
 
     /// Removes a key.
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()>;
@@ -319,15 +313,22 @@ pub trait Txn: Send {
     /// The keys of a range that this transaction has put or deleted so far, each once and in order.
     fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>>;
 
-    /// Takes what the commit needs and may have to wait for, such as a connection: the commit
-    /// itself holds up the log, and must not wait for other transactions. Nothing is read after it.
-    fn prepare(&mut self) -> KvResult<()> {
-        Ok(())
-    }
-
     /// Applies all writes or none. The commit is in the write-ahead log, but durable only after
     /// [`Engine::sync`].
-    fn commit(self: Box<Self>) -> KvResult<()>;
+    ///
+    /// # Errors
+    /// [`KvError::Invalid`] for gaps; errors of the engine.
+    fn commit(self: Box<Self>) -> KvResult<()> {
+        self.commit_logged(LogEntries::NONE).result
+    }
+
+    /// Commits a transaction that has written entries of the log: they get the next timestamps,
+    /// which are filled into all gaps ([`Txn::put_with_gaps`]). Until the caller releases the place
+    /// of the commit, readers of the log stop before it, and later ones wait for it: the engine
+    /// takes what it may have to wait for before it takes the place.
+    ///
+    /// A commit without entries takes no place, and must have no gaps.
+    fn commit_logged(self: Box<Self>, entries: LogEntries) -> LoggedCommit;
 }
 
 /// A snapshot that outlives the transaction it was taken in, for any number of readers.
@@ -356,6 +357,9 @@ pub trait Engine: Send + Sync {
 
     /// Its limits and properties.
     fn caps(&self) -> Caps;
+
+    /// The clock that orders the log. All stores over the engine share it.
+    fn log(&self) -> &Arc<LogClock>;
 
     /// Begins a transaction. A read-only one takes its snapshot now.
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;

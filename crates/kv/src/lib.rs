@@ -15,6 +15,7 @@ mod error;
 mod ingest;
 pub mod key_hash;
 mod keyspace;
+mod log;
 pub mod memory;
 mod named_key;
 mod range;
@@ -31,6 +32,7 @@ pub use checkpoint::CheckpointFile;
 pub use contract::*;
 pub use error::{KvError, KvResult};
 pub use keyspace::Keyspace;
+pub use log::{GAP_BYTES, Gap, LogClock, LogEntries, LogPlace, LoggedCommit, Which};
 pub use memory::MemoryEngine;
 pub use range::{
     Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanEnd, ScanLimit, next_page, prefix_end,

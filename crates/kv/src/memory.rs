@@ -15,8 +15,8 @@ use crate::scan::{Cursor, ScanRequest, merged_scan, stored_scan};
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{
     Caps, CheckpointFile, Direction, Engine, EngineStats, Files, HeldSnapshot, Ingest, KeyRange,
-    Keyspace, KeyspaceStats, KvError, KvResult, RETIRED, ScanEnd, ScanLimit, SweepEnd, Txn,
-    TxnOptions, Visitor, is_retired,
+    Keyspace, KeyspaceStats, KvError, KvResult, LogClock, LogEntries, LoggedCommit, RETIRED,
+    ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor, is_retired,
 };
 
 type Bytes = Arc<[u8]>;
@@ -70,6 +70,7 @@ const CAPS: Caps = Caps {
 pub struct MemoryEngine {
     stored: Arc<RwLock<Stored>>,
     conflicts: Arc<ConflictTracker>,
+    log: Arc<LogClock>,
     closed: AtomicBool,
 }
 
@@ -79,6 +80,7 @@ impl MemoryEngine {
         MemoryEngine {
             stored: Arc::default(),
             conflicts: ConflictTracker::new(),
+            log: LogClock::new(),
             closed: AtomicBool::new(false),
         }
     }
@@ -106,19 +108,24 @@ impl Engine for MemoryEngine {
         CAPS
     }
 
+    fn log(&self) -> &Arc<LogClock> {
+        &self.log
+    }
+
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         self.open()?;
         // The tracker first, the snapshot second: see the module comment of the tracker.
         let claims = (!options.read_only).then(|| self.conflicts.begin());
         let snapshot = self.stored.read().maps.clone();
-        let buffer = WriteBuffer::new();
-        Ok(Box::new(MemoryTxn { stored: Arc::clone(&self.stored), snapshot, buffer, claims }))
+        let (stored, log) = (Arc::clone(&self.stored), Arc::clone(&self.log));
+        Ok(Box::new(MemoryTxn { stored, log, snapshot, buffer: WriteBuffer::new(), claims }))
     }
 
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
         self.open()?;
         let snapshot = self.stored.read().maps.clone();
-        Ok(Arc::new(MemoryHeld { stored: Arc::clone(&self.stored), snapshot }))
+        let (stored, log) = (Arc::clone(&self.stored), Arc::clone(&self.log));
+        Ok(Arc::new(MemoryHeld { stored, log, snapshot }))
     }
 
     fn get_once(
@@ -217,25 +224,50 @@ impl Ingest for MemoryIngest {
 
 struct MemoryHeld {
     stored: Arc<RwLock<Stored>>,
+    log: Arc<LogClock>,
     snapshot: Maps,
 }
 
 impl HeldSnapshot for MemoryHeld {
     fn begin(&self) -> KvResult<Box<dyn Txn>> {
-        let (stored, snapshot) = (Arc::clone(&self.stored), self.snapshot.clone());
-        Ok(Box::new(MemoryTxn { stored, snapshot, buffer: WriteBuffer::new(), claims: None }))
+        let (stored, log) = (Arc::clone(&self.stored), Arc::clone(&self.log));
+        let (snapshot, buffer) = (self.snapshot.clone(), WriteBuffer::new());
+        Ok(Box::new(MemoryTxn { stored, log, snapshot, buffer, claims: None }))
     }
 }
 
 struct MemoryTxn {
     stored: Arc<RwLock<Stored>>,
+    log: Arc<LogClock>,
     snapshot: Maps,
     buffer: WriteBuffer,
     /// None when read-only.
     claims: Option<Claims>,
 }
 
-impl MemoryTxn {}
+impl MemoryTxn {
+    fn apply(self) {
+        if !self.buffer.is_empty() {
+            let mut stored = self.stored.write();
+            for (keyspace, key, write) in self.buffer.ops() {
+                match write {
+                    OwnWrite::Put(value) => stored.insert(keyspace, key.into(), value.into()),
+                    OwnWrite::Deleted => stored.remove(keyspace, key),
+                    OwnWrite::Retired => {
+                        if let Some(value) = stored.maps[keyspace as usize].get(key) {
+                            let mut value = value.to_vec();
+                            value.iter_mut().take(1).for_each(|first| *first |= RETIRED);
+                            stored.insert(keyspace, key.into(), value.into());
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(claims) = self.claims {
+            claims.publish();
+        }
+    }
+}
 
 impl Txn for MemoryTxn {
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
@@ -293,28 +325,13 @@ impl Txn for MemoryTxn {
 
     crate::buffered_writes!(CAPS);
 
-    fn commit(self: Box<Self>) -> KvResult<()> {
-        self.buffer.check_filled()?;
-        if !self.buffer.is_empty() {
-            let mut stored = self.stored.write();
-            for (keyspace, key, write) in self.buffer.ops() {
-                match write {
-                    OwnWrite::Put(value) => stored.insert(keyspace, key.into(), value.into()),
-                    OwnWrite::Deleted => stored.remove(keyspace, key),
-                    OwnWrite::Retired => {
-                        if let Some(value) = stored.maps[keyspace as usize].get(key) {
-                            let mut value = value.to_vec();
-                            value.iter_mut().take(1).for_each(|first| *first |= RETIRED);
-                            stored.insert(keyspace, key.into(), value.into());
-                        }
-                    }
-                }
-            }
-        }
-        if let Some(claims) = self.claims {
-            claims.publish();
-        }
-        Ok(())
+    fn commit_logged(mut self: Box<Self>, entries: LogEntries) -> LoggedCommit {
+        let place = match self.buffer.take_place(Some(&self.log), entries) {
+            Ok(place) => place,
+            Err(error) => return LoggedCommit::failed(error),
+        };
+        self.apply();
+        LoggedCommit { result: Ok(()), place }
     }
 }
 

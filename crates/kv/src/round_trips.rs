@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use crate::{
     Caps, Direction, EachValue, Engine, EngineWrapper, Guard, HeldSnapshot, Ingest, InsertCheck,
-    KeyRange, Keyspace, KvError, KvResult, NamedKey, RangesVisitor, ScanEnd, ScanLimit, SweepEnd,
-    ThroughVisitor, Txn, TxnOptions, Visitor, next_page,
+    KeyRange, Keyspace, KvError, KvResult, LogEntries, LoggedCommit, NamedKey, RangesVisitor,
+    ScanEnd, ScanLimit, SweepEnd, ThroughVisitor, Txn, TxnOptions, Visitor, next_page,
 };
 
 /// The counter of an engine's round trips, and their delay.
@@ -185,7 +185,7 @@ impl CountedTxn {
 }
 
 impl Txn for CountedTxn {
-    crate::forward_txn!(inner: put, put_with_gap, fill_gaps, delete, retire, size, written_keys);
+    crate::forward_txn!(inner: put, put_with_gaps, delete, retire, size, written_keys);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         self.counter.cross();
@@ -339,13 +339,13 @@ impl Txn for CountedTxn {
         self.inner.lock(keyspace, key)
     }
 
-    fn commit(self: Box<Self>) -> KvResult<()> {
+    fn commit_logged(self: Box<Self>, entries: LogEntries) -> LoggedCommit {
         if self.has_locked || self.inner.size().1 > 0 {
             self.counter.cross();
         }
         if self.inserted_present {
-            return Err(KvError::Conflict);
+            return LoggedCommit::failed(KvError::Conflict);
         }
-        self.inner.commit()
+        self.inner.commit_logged(entries)
     }
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::{
     Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult,
-    NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    LogClock, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 
 macro_rules! engine_around {
@@ -62,6 +62,7 @@ macro_rules! engine_around {
 engine_around! {
     fn name(&self) -> &'static str;
     fn caps(&self) -> Caps;
+    fn log(&self) -> &Arc<LogClock>;
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
     fn hold_for_export(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
@@ -116,21 +117,16 @@ macro_rules! forward_txn {
             self.$inner.put(keyspace, key, value, guard)
         }
     };
-    (@put_with_gap $inner:ident) => {
-        fn put_with_gap(
+    (@put_with_gaps $inner:ident) => {
+        fn put_with_gaps(
             &mut self,
             keyspace: $crate::Keyspace,
             key: &[u8],
             value: &[u8],
             guard: $crate::Guard,
-            gap: usize,
+            gaps: &[$crate::Gap],
         ) -> $crate::KvResult<()> {
-            self.$inner.put_with_gap(keyspace, key, value, guard, gap)
-        }
-    };
-    (@fill_gaps $inner:ident) => {
-        fn fill_gaps(&mut self, bytes: [u8; $crate::GAP_BYTES]) {
-            self.$inner.fill_gaps(bytes);
+            self.$inner.put_with_gaps(keyspace, key, value, guard, gaps)
         }
     };
     (@delete $inner:ident) => {
@@ -184,8 +180,8 @@ macro_rules! forward_txn {
         }
     };
     (@commit $inner:ident) => {
-        fn commit(self: Box<Self>) -> $crate::KvResult<()> {
-            self.$inner.commit()
+        fn commit_logged(self: Box<Self>, entries: $crate::LogEntries) -> $crate::LoggedCommit {
+            self.$inner.commit_logged(entries)
         }
     };
 }

@@ -13,9 +13,13 @@
 use std::cell::{Ref, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::key_hash::{HashedKeys, key_hash};
-use crate::{Direction, GAP_BYTES, KeyRange, Keyspace, KvError, KvResult, is_retired};
+use crate::{
+    Direction, GAP_BYTES, Gap, KeyRange, Keyspace, KvError, KvResult, LogClock, LogEntries,
+    LogPlace, Which, is_retired,
+};
 
 /// Up to this many operations a linear search replaces the index.
 const SEARCHED: usize = 8;
@@ -29,8 +33,8 @@ const NONE: u32 = u32::MAX;
 pub struct WriteBuffer {
     arena: Vec<u8>,
     ops: Vec<Op>,
-    /// The number of operations with an open gap.
-    gaps: usize,
+    /// The gaps.
+    gaps: Vec<OpenGap>,
     /// The number of retirements.
     retired: usize,
     /// Operations by keyspace.
@@ -64,8 +68,14 @@ struct Op {
     at: u32,
     key_len: u32,
     value_len: u32,
-    /// The offset of an open gap in the arena, or [`NONE`].
-    gap: u32,
+}
+
+/// A gap of a key or a value.
+struct OpenGap {
+    /// Its offset in the arena.
+    at: u32,
+    is_in_key: bool,
+    which: Which,
 }
 
 /// A key for sorting: its first bytes as numbers, and the index of the operation.
@@ -104,49 +114,59 @@ impl WriteBuffer {
         self.push(keyspace, key, value, Kind::Put);
     }
 
-    /// Adds a put whose value has a gap of eight bytes at offset `gap`.
+    /// Adds a put with gaps.
     ///
     /// # Errors
-    /// [`KvError::Invalid`] when the gap is not within the value.
-    pub fn put_with_gap(
+    /// [`KvError::Invalid`] when a gap is not within the key or the value.
+    pub fn put_with_gaps(
         &mut self,
         keyspace: Keyspace,
         key: &[u8],
         value: &[u8],
-        gap: usize,
+        gaps: &[Gap],
     ) -> KvResult<()> {
-        if gap.checked_add(GAP_BYTES).is_none_or(|end| end > value.len()) {
-            return Err(KvError::Invalid("a gap that is not within its value".into()));
+        let (begin, before) = (self.arena.len(), self.gaps.len());
+        for gap in gaps {
+            let (at, which, is_in_key) = match *gap {
+                Gap::Key(at, which) => (at, which, true),
+                Gap::Value(at, which) => (at, which, false),
+            };
+            let length = if is_in_key { key.len() } else { value.len() };
+            if at.checked_add(GAP_BYTES).is_none_or(|end| end > length) {
+                self.gaps.truncate(before);
+                return Err(KvError::Invalid("a gap that is not within its key or value".into()));
+            }
+            let part = if is_in_key { begin } else { begin + key.len() };
+            self.gaps.push(OpenGap { at: (part + at) as u32, is_in_key, which });
         }
-        let at = self.arena.len() + key.len() + gap;
         self.push(keyspace, key, value, Kind::Put);
-        if let Some(op) = self.ops.last_mut() {
-            op.gap = at as u32;
-            self.gaps += 1;
-        }
         Ok(())
     }
 
-    /// Fills all gaps left so far.
-    pub fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
-        if std::mem::take(&mut self.gaps) == 0 {
-            return;
-        }
-        for op in self.ops.iter_mut().filter(|op| op.gap != NONE) {
-            let at = std::mem::replace(&mut op.gap, NONE) as usize;
-            self.arena[at..][..GAP_BYTES].copy_from_slice(&bytes);
-        }
-    }
-
-    /// Checks that no gap is open. Called before a commit.
+    /// Takes the place of a commit in the log, if it has entries, and fills all gaps with its
+    /// timestamps. Nothing may be read afterwards: keys have changed.
     ///
     /// # Errors
-    /// [`KvError::Invalid`] when gaps are open.
-    pub fn check_filled(&self) -> KvResult<()> {
-        match self.gaps {
-            0 => Ok(()),
-            _ => Err(KvError::Invalid("a commit with gaps in its values".into())),
+    /// [`KvError::Invalid`] for gaps without an entry.
+    pub fn take_place(
+        &mut self,
+        log: Option<&Arc<LogClock>>,
+        entries: LogEntries,
+    ) -> KvResult<Option<LogPlace>> {
+        let Some(log) = log.filter(|_| entries.count > 0) else {
+            return match self.gaps.is_empty() {
+                true => Ok(None),
+                false => Err(KvError::Invalid("a commit with gaps and without entries".into())),
+            };
+        };
+        let place = log.take(entries);
+        for gap in self.gaps.drain(..) {
+            let timestamp = place.timestamp(gap.which);
+            let bytes =
+                if gap.is_in_key { timestamp.to_be_bytes() } else { timestamp.to_le_bytes() };
+            self.arena[gap.at as usize..][..GAP_BYTES].copy_from_slice(&bytes);
         }
+        Ok(Some(place))
     }
 
     /// Adds a delete.
@@ -306,7 +326,6 @@ impl WriteBuffer {
             at: self.arena.len() as u32,
             key_len: key.len() as u32,
             value_len: value.len() as u32,
-            gap: NONE,
         });
         self.arena.extend_from_slice(key);
         self.arena.extend_from_slice(value);
@@ -362,21 +381,17 @@ macro_rules! buffered_writes {
             Ok(())
         }
 
-        fn put_with_gap(
+        fn put_with_gaps(
             &mut self,
             keyspace: $crate::Keyspace,
             key: &[u8],
             value: &[u8],
             guard: $crate::Guard,
-            gap: usize,
+            gaps: &[$crate::Gap],
         ) -> $crate::KvResult<()> {
             $caps.check_write(key, value, self.buffer.size())?;
             $crate::conflict::claim(&mut self.claims, keyspace, key, guard)?;
-            self.buffer.put_with_gap(keyspace, key, value, gap)
-        }
-
-        fn fill_gaps(&mut self, bytes: [u8; $crate::GAP_BYTES]) {
-            self.buffer.fill_gaps(bytes);
+            self.buffer.put_with_gaps(keyspace, key, value, gaps)
         }
 
         fn delete(

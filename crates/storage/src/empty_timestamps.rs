@@ -18,7 +18,7 @@ pub fn is_empty_timestamp(field: RawElement<'_>) -> bool {
 impl Store {
     /// A timestamp that belongs to no entry of the log and to no other caller.
     pub fn new_timestamp(&self) -> u64 {
-        self.oplog.clock.next(self.clock.now_ms()).timestamp()
+        self.oplog.clock.take_unused(self.clock.now_ms())
     }
 
     /// The document with its empty timestamps filled in, except `_id`; `None` when it has none.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_kv::{
-    Direction, Engine, EngineWrapper, Guard, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Txn,
-    TxnOptions, Visitor,
+    Direction, Engine, EngineWrapper, Guard, KeyRange, Keyspace, KvResult, LogEntries,
+    LoggedCommit, ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
 };
 use parking_lot::RwLock;
 
@@ -76,7 +76,7 @@ struct CountingTxn {
 }
 
 impl Txn for CountingTxn {
-    mayfly_kv::forward_txn!(inner: scan_retired, put, put_with_gap, fill_gaps, lock, size, written_keys);
+    mayfly_kv::forward_txn!(inner: scan_retired, put, put_with_gaps, lock, size, written_keys);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         if keyspace == Keyspace::Record {
@@ -118,9 +118,11 @@ impl Txn for CountingTxn {
         Ok(())
     }
 
-    fn commit(self: Box<Self>) -> KvResult<()> {
-        self.inner.commit()?;
-        self.steps.gone.write().extend(self.deleted);
-        Ok(())
+    fn commit_logged(self: Box<Self>, entries: LogEntries) -> LoggedCommit {
+        let logged = self.inner.commit_logged(entries);
+        if logged.result.is_ok() {
+            self.steps.gone.write().extend(self.deleted);
+        }
+        logged
     }
 }

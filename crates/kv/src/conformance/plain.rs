@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 
 use super::{Make, RECORD, all, begin, fill, get, now, put, whole};
 use crate::{
-    Direction, Guard, KeyRange, Keyspace, KvError, KvResult, NamedKey, RETIRED, ScanLimit,
-    SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    Direction, Gap, Guard, KeyRange, Keyspace, KvError, KvResult, LogEntries, NamedKey, RETIRED,
+    ScanLimit, SweepEnd, ThroughVisitor, Txn, TxnOptions, Which,
 };
 
 pub(super) fn get_put_delete(make: &Make<'_>) {
@@ -113,31 +113,51 @@ pub(super) fn get_through(make: &Make<'_>) {
 
 pub(super) fn gaps(make: &Make<'_>) {
     let engine = &*make();
+    let last = |at| Gap::Value(at, Which::Last);
     let put = |txn: &mut dyn Txn, key: &[u8], value: &[u8], gap| {
-        txn.put_with_gap(RECORD, key, value, Guard::Checked, gap)
+        txn.put_with_gaps(RECORD, key, value, Guard::Checked, &[gap])
     };
     let mut txn = begin(engine);
-    put(&mut *txn, b"a", b"-........-", 1).unwrap();
-    assert_eq!(get(&*txn, b"a"), Some(b"-........-".to_vec()), "until it is filled it is as given");
-    put(&mut *txn, b"b", b"00000000", 0).unwrap();
+    put(&mut *txn, b"a", b"-........-", last(1)).unwrap();
+    assert_eq!(get(&*txn, b"a"), Some(b"-........-".to_vec()), "until the commit it is as given");
+    put(&mut *txn, b"b", b"00000000", last(0)).unwrap();
     txn.put(RECORD, b"c", b"........", Guard::Checked).unwrap();
-    // A gap that is overwritten or deleted needs no filling.
-    put(&mut *txn, b"d", b"........", 0).unwrap();
+    // A gap that is overwritten or deleted.
+    put(&mut *txn, b"d", b"........", last(0)).unwrap();
     txn.put(RECORD, b"d", b"........", Guard::Checked).unwrap();
-    put(&mut *txn, b"e", b"........", 0).unwrap();
+    put(&mut *txn, b"e", b"........", last(0)).unwrap();
     txn.delete(RECORD, b"e", Guard::Checked).unwrap();
-    assert!(matches!(put(&mut *txn, b"f", b"short", 0), Err(KvError::Invalid(_))));
-    txn.fill_gaps(*b"12345678");
-    assert_eq!(get(&*txn, b"a"), Some(b"-12345678-".to_vec()));
-    txn.commit().unwrap();
+    assert!(matches!(put(&mut *txn, b"f", b"short", last(0)), Err(KvError::Invalid(_))));
+    for entry in [Which::Entry(0), Which::Entry(1)] {
+        let gaps = [Gap::Key(1, entry), Gap::Value(0, entry)];
+        txn.put_with_gaps(Keyspace::Oplog, b"k        k", b"        v", Guard::Derived, &gaps)
+            .unwrap();
+    }
+    let before = engine.log().settled();
+    let logged = txn.commit_logged(LogEntries { count: 2, now_ms: 7_000 });
+    logged.result.unwrap();
+    let place = logged.place.unwrap();
+    let (first, second) = (place.first(), place.last());
+    assert_eq!((second, engine.log().last()), (first + 1, second));
+    assert!(first > (7 << 32) && first > before && engine.log().settled() < first);
+    place.release(|settled| assert_eq!(settled, second));
+    assert_eq!(engine.log().settled(), second);
+    let value = [&b"-"[..], &second.to_le_bytes(), b"-"].concat();
     let stored = [now(engine, b"a"), now(engine, b"b"), now(engine, b"c"), now(engine, b"d")];
-    let expected = [&b"-12345678-"[..], b"12345678", b"........", b"........"];
+    let expected = [&value[..], &second.to_le_bytes(), b"........", b"........"];
     assert_eq!(stored, expected.map(|value| Some(value.to_vec())));
     assert_eq!([now(engine, b"e"), now(engine, b"f")], [None, None]);
+    for timestamp in [first, second] {
+        let key = [&b"k"[..], &timestamp.to_be_bytes(), b"k"].concat();
+        let mut found = Vec::new();
+        engine.get_once(Keyspace::Oplog, &key, &mut |value| found = value.to_vec()).unwrap();
+        assert_eq!(found, [&timestamp.to_le_bytes()[..], b"v"].concat());
+    }
     let mut txn = begin(engine);
-    put(&mut *txn, b"a", b"........", 0).unwrap();
+    put(&mut *txn, b"a", b"........", last(0)).unwrap();
     assert!(matches!(txn.commit(), Err(KvError::Invalid(_))), "a gap is left");
-    assert_eq!(now(engine, b"a"), Some(b"-12345678-".to_vec()));
+    assert_eq!(now(engine, b"a"), Some(value));
+    assert_eq!(engine.log().last(), second);
     fill(engine, &[(b"a", b"later")]);
 }
 

@@ -52,21 +52,39 @@ fn operations_come_by_key_and_those_of_one_key_in_the_order_of_the_calls() {
 
 #[test]
 fn gaps_are_filled_where_they_were_left() {
+    let log = LogClock::new();
+    let entries = LogEntries { count: 2, now_ms: 0x3132_3334 * 1_000 };
     let mut buffer = WriteBuffer::new();
-    assert!(buffer.put_with_gap(Keyspace::Record, b"k", b"1234567", 0).is_err());
-    assert!(buffer.put_with_gap(Keyspace::Record, b"k", b"12345678", 1).is_err());
-    assert!(buffer.put_with_gap(Keyspace::Record, b"k", b"12345678", usize::MAX).is_err());
-    assert!(buffer.is_empty() && buffer.check_filled().is_ok());
+    let put = |buffer: &mut WriteBuffer, value: &[u8], gap| {
+        buffer.put_with_gaps(Keyspace::Record, b"key", value, &[gap])
+    };
+    for gap in [
+        Gap::Value(0, Which::Last),
+        Gap::Value(usize::MAX, Which::Last),
+        Gap::Key(0, Which::Entry(0)),
+    ] {
+        assert!(put(&mut buffer, b"1234567", gap).is_err());
+    }
+    assert!(put(&mut buffer, b"12345678", Gap::Value(1, Which::Last)).is_err());
+    assert!(buffer.is_empty());
+    assert!(buffer.take_place(Some(&log), LogEntries::NONE).unwrap().is_none());
     buffer.put(Keyspace::Index, b"i", b"i");
-    buffer.put_with_gap(Keyspace::Record, b"key", b"<........>", 1).unwrap();
-    assert!(buffer.check_filled().is_err());
-    buffer.fill_gaps(*b"12345678");
-    buffer.put_with_gap(Keyspace::Record, b"l", b"........", 0).unwrap();
-    buffer.fill_gaps(*b"abcdefgh");
-    assert!(buffer.check_filled().is_ok());
-    assert_eq!(buffer.get(Keyspace::Record, b"key"), Some(OwnWrite::Put(b"<12345678>")));
-    assert_eq!(buffer.get(Keyspace::Record, b"l"), Some(OwnWrite::Put(b"abcdefgh")));
-    assert_eq!(buffer.get(Keyspace::Index, b"i"), Some(OwnWrite::Put(b"i")));
+    put(&mut buffer, b"<........>", Gap::Value(1, Which::Last)).unwrap();
+    let gaps = [Gap::Key(1, Which::Entry(0)), Gap::Value(0, Which::Entry(1))];
+    buffer.put_with_gaps(Keyspace::Oplog, b"-........-", b"........", &gaps).unwrap();
+    assert!(buffer.take_place(Some(&log), LogEntries::NONE).is_err());
+    assert!(buffer.take_place(None, entries).is_err());
+    let place = buffer.take_place(Some(&log), entries).unwrap().unwrap();
+    assert_eq!((place.first(), place.last()), ((0x3132_3334 << 32) + 1, (0x3132_3334 << 32) + 2));
+    let found: Vec<_> = buffer.ops().collect();
+    assert_eq!(
+        found,
+        [
+            (Keyspace::Index, &b"i"[..], OwnWrite::Put(b"i")),
+            (Keyspace::Record, b"key", OwnWrite::Put(b"<\x02\0\0\x004321>")),
+            (Keyspace::Oplog, b"-1234\0\0\0\x01-", OwnWrite::Put(b"\x02\0\0\x004321")),
+        ]
+    );
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl CountingTxn {
 }
 
 impl Txn for CountingTxn {
-    mayfly_kv::forward_txn!(inner: scan, scan_retired, put, put_with_gap, fill_gaps, delete, retire, lock, size, written_keys, commit);
+    mayfly_kv::forward_txn!(inner: scan, scan_retired, put, put_with_gaps, delete, retire, lock, size, written_keys, commit);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         self.note(keyspace, 1);

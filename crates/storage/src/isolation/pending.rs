@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_kv::{Gap, Guard, Keyspace, Txn, Which};
 use mayfly_value::{DocBuf, RawDoc};
 
 use crate::catalog::{Collection, Index, Policy};
@@ -90,25 +90,6 @@ impl Pending {
             && self.overwritten.contains_key(&(collection, record_key.to_vec()))
     }
 
-    /// Fills the entry's timestamp into the transaction's records and kept versions.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub(crate) fn fill_in(&mut self, txn: &mut dyn Txn, timestamp: u64) -> Result<()> {
-        txn.fill_gaps(timestamp.to_le_bytes());
-        if self.overwritten.is_empty() {
-            return Ok(());
-        }
-        let mut overwritten: Vec<_> = self.overwritten.drain().collect();
-        overwritten.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        for ((collection, record_key), document) in &overwritten {
-            let (collection, document) = (*collection, document.as_doc());
-            self.kept
-                .push(KeptVersion { timestamp, collection, record_key, document }, &mut put(txn))?;
-        }
-        Ok(())
-    }
-
     /// Writes the remaining kept versions and rows of retired records. Must be called before the
     /// commit.
     ///
@@ -116,7 +97,28 @@ impl Pending {
     /// Errors of the engine.
     pub(crate) fn write_kept(&mut self, txn: &mut dyn Txn) -> Result<()> {
         self.kept.finish(&mut put(txn))?;
+        self.write_overwritten(txn)?;
         self.retired.finish(&mut put(txn))
+    }
+
+    /// Writes the kept versions of this commit's own entry. Its timestamp, with which their keys
+    /// begin, is filled in by the commit.
+    fn write_overwritten(&mut self, txn: &mut dyn Txn) -> Result<()> {
+        if self.overwritten.is_empty() {
+            return Ok(());
+        }
+        let mut overwritten: Vec<_> = self.overwritten.drain().collect();
+        overwritten.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let gaps = [Gap::Key(0, Which::Last)];
+        let put = &mut |key: &[u8], value: &[u8]| {
+            txn.put_with_gaps(Keyspace::Versions, key, value, Guard::Derived, &gaps)
+                .map_err(from_kv)
+        };
+        for ((collection, record_key), document) in &overwritten {
+            let (timestamp, collection, document) = (0, *collection, document.as_doc());
+            self.kept.push(KeptVersion { timestamp, collection, record_key, document }, put)?;
+        }
+        self.kept.finish(put)
     }
 
     /// Adds the effects of a unit on this collection.

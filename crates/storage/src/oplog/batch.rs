@@ -4,7 +4,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::operation::{ExpiredBy, LoggedCommand, LoggedObject, LoggedUpdate, RecordInLog};
 use super::runs::{DeletionRun, ITEM_BYTES, InsertRun};
-use super::stored::{self, Packed, ReferenceBuilder, StoredEntry};
+use super::stored::{self, Gaps, Packed, ReferenceBuilder, StoredEntry, Version};
 use super::transactions::Parts;
 
 /// Builds the entry for the operations of one unit.
@@ -129,7 +129,8 @@ impl OplogBatch {
                 entry
             }
             (Some(only), None) if !self.nested => {
-                let only = StoredEntry::seal(only, 0, Packed::default(), None);
+                let (own, none) = (Version::Own, Gaps::of_entry(0));
+                let only = StoredEntry::seal(only, 0, Packed::default(), own, none);
                 let only = only.fields();
                 let room = 2 * (only.as_bytes().len() + room) + 256;
                 let mut entry = stored::begin(room, false);
@@ -374,8 +375,8 @@ impl OplogBatch {
         );
     }
 
-    /// Completes the entry with this timestamp.
-    pub(crate) fn finish(&mut self, timestamp: u64, now_ms: i64) -> StoredEntry {
+    /// Completes the entry, the only one of its commit.
+    pub(crate) fn finish(&mut self, now_ms: i64) -> StoredEntry {
         self.end_run_as(self.items > 0);
         let nested = self.nested;
         let part = self.take_part();
@@ -389,10 +390,9 @@ impl OplogBatch {
             // Ends the array and `o`.
             entry.end().end();
         }
-        entry.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
-        entry.append("wall", RawValue::Date(now_ms));
+        let gaps = end_entry(&mut entry, 0, now_ms);
         self.count = 0;
-        StoredEntry::seal(entry, excess, packed, None).with_definitions(&definitions)
+        StoredEntry::seal(entry, excess, packed, Version::Own, gaps).with_definitions(&definitions)
     }
 }
 
@@ -420,6 +420,15 @@ pub(super) struct Part {
     pub(super) excess: i64,
     pub(super) packed: Packed,
     pub(super) definitions: Vec<(usize, DocBuf)>,
+}
+
+/// Appends the last fields of the entry with this index among those of its commit.
+pub(super) fn end_entry(entry: &mut DocBuilder, index: u64, now_ms: i64) -> Gaps {
+    let mut gaps = Gaps::of_entry(index);
+    entry.append("ts", RawValue::Timestamp(0));
+    gaps.add_last(entry, index);
+    entry.append("t", 1i64).append("v", 2i64).append("wall", RawValue::Date(now_ms));
+    gaps
 }
 
 fn begin_several(entry: &mut DocBuilder) {

@@ -85,7 +85,7 @@ impl Oplog {
             0 => 0,
             timestamp => timestamp.max(OplogClock::second_after(now_ms)),
         };
-        let clock = OplogClock::after(last_known, window);
+        let clock = OplogClock::over(engine.log().clone(), last_known, window);
         let oplog = Oplog {
             engine,
             clock,

@@ -45,6 +45,7 @@ pub use operation::UpdateStyle;
 pub(crate) use operation::{ExpiredBy, LoggedCommand, LoggedObject, LoggedUpdate, RecordInLog};
 pub use read::{EntryVisitor, LogEnd, LogRange, LogSizes, OPLOG};
 pub(crate) use stored::{StoredEntry, decode, records_of};
+pub(crate) use watch::Concerned;
 pub use watch::{ChangeScope, SYSTEM_VIEWS, Watch};
 pub use window::LogLimits;
 pub(crate) use window::SegmentsToStore;

@@ -24,7 +24,7 @@
 use std::ops::RangeInclusive;
 
 use mayfly_base::Result;
-use mayfly_kv::KeyRange;
+use mayfly_kv::{GAP_BYTES, Gap, KeyRange, Which};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::unreadable;
@@ -44,6 +44,9 @@ const IDS: u8 = 8;
 const HEADER: usize = 6;
 /// The length of a header with a version.
 const VERSIONED_HEADER: usize = 14;
+
+/// The gaps of an entry: its key, the version, and the timestamps `ts` and `prevOpTime.ts`.
+const GAPS: usize = 4;
 
 /// The binary subtype of a reference.
 const REFERENCE: u8 = 0x80;
@@ -81,9 +84,43 @@ impl Packed {
     }
 }
 
-/// An encoded entry.
+/// The version in the headers of the records that an entry refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// The entry's own timestamp.
+    Own,
+    /// The timestamp of the commit, because the entry is one of several.
+    OfCommit,
+}
+
+/// The gaps of an entry.
+#[derive(Clone, Copy)]
+pub(super) struct Gaps {
+    list: [Gap; GAPS],
+    count: usize,
+}
+
+impl Gaps {
+    /// The gap of the key of the entry with this index among those of its commit.
+    pub(super) fn of_entry(index: u64) -> Gaps {
+        Gaps { list: [Gap::Key(0, Which::Entry(index)); GAPS], count: 1 }
+    }
+
+    /// Adds the gap of a timestamp that was just appended to the entry.
+    pub(super) fn add_last(&mut self, entry: &DocBuilder, index: u64) {
+        self.add(Gap::Value(entry.len() - GAP_BYTES, Which::Entry(index)));
+    }
+
+    fn add(&mut self, gap: Gap) {
+        self.list[self.count] = gap;
+        self.count += 1;
+    }
+}
+
+/// An encoded entry. The commit fills its timestamps in.
 pub(crate) struct StoredEntry {
     value: Vec<u8>,
+    gaps: Gaps,
     header: usize,
     /// Where the fields end.
     end: usize,
@@ -98,21 +135,22 @@ impl StoredEntry {
         entry: DocBuilder,
         excess: i64,
         packed: Packed,
-        version: Option<u64>,
+        version: Version,
+        mut gaps: Gaps,
     ) -> Self {
         let mut value = entry.finish_buffer();
-        let header = if version.is_some() { VERSIONED_HEADER } else { HEADER };
+        let header = if version == Version::OfCommit { VERSIONED_HEADER } else { HEADER };
         let logical = ((value.len() - header) as i64 + excess).max(0) as u64;
         value[0] = FORMAT;
-        value[1] = packed.flags() | if version.is_some() { VERSION } else { 0 };
+        value[1] = packed.flags() | if version == Version::OfCommit { VERSION } else { 0 };
         // A transaction of the engine is far smaller than 4 GB.
         let shown = u32::try_from(logical).unwrap_or(u32::MAX);
         value[2..HEADER].copy_from_slice(&shown.to_le_bytes());
-        if let Some(version) = version {
-            value[HEADER..VERSIONED_HEADER].copy_from_slice(&version.to_le_bytes());
+        if version == Version::OfCommit {
+            gaps.add(Gap::Value(HEADER, Which::Last));
         }
         let end = value.len();
-        StoredEntry { value, header, end, logical: shown.into() }
+        StoredEntry { value, gaps, header, end, logical: shown.into() }
     }
 
     /// Adds catalog documents, by the position of the item.
@@ -134,7 +172,13 @@ impl StoredEntry {
         &self.value
     }
 
-    /// The fields, with references to records instead of their documents, and lists of ids.
+    /// The gaps of its key, which is a timestamp, and of the value.
+    pub(crate) fn gaps(&self) -> &[Gap] {
+        &self.gaps.list[..self.gaps.count]
+    }
+
+    /// The fields, with references to records instead of their documents, and lists of ids. The
+    /// timestamps are not filled in.
     pub(crate) fn fields(&self) -> RawDoc<'_> {
         RawDoc::new(&self.value[self.header..self.end]).unwrap_or(RawDoc::EMPTY)
     }
@@ -449,12 +493,17 @@ mod tests {
 
     #[test]
     fn headers_round_trip_and_others_are_refused() {
-        let all = [(None, false, true), (None, true, false), (Some(99), true, true)];
-        for (version, refers, lists_ids) in all {
-            let mut entry = begin(0, version.is_some());
+        let all = [
+            (Version::Own, None, false, true),
+            (Version::Own, None, true, false),
+            (Version::OfCommit, Some(0), true, true),
+        ];
+        for (kind, version, refers, lists_ids) in all {
+            let mut entry = begin(0, kind == Version::OfCommit);
             entry.append("op", "n");
             let packed = Packed { refers, lists_ids };
-            let entry = StoredEntry::seal(entry, 100, packed, version);
+            let entry = StoredEntry::seal(entry, 100, packed, kind, Gaps::of_entry(0));
+            assert_eq!(entry.gaps().len(), 1 + usize::from(version.is_some()));
             let fields = entry.fields().as_bytes().len() as u64;
             assert_eq!(entry.logical_bytes(), fields + 100);
             let read = decode(entry.value()).unwrap();
@@ -475,7 +524,7 @@ mod tests {
     fn definitions_follow_the_entry() {
         let mut entry = begin(0, false);
         entry.append("op", "c");
-        let entry = StoredEntry::seal(entry, 0, Packed::default(), None);
+        let entry = StoredEntry::seal(entry, 0, Packed::default(), Version::Own, Gaps::of_entry(0));
         let (fields, logical) = (entry.fields().to_owned(), entry.logical_bytes());
         let mut definition = DocBuilder::new();
         definition.append("ns", "d.c");

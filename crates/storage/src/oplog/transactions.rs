@@ -11,8 +11,9 @@
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::batch::{OplogBatch, Part};
-use super::{StoredEntry, stored};
+use super::StoredEntry;
+use super::batch::{OplogBatch, Part, end_entry};
+use super::stored::{self, Version};
 
 /// A transaction's entries before its commit.
 pub(super) struct Parts {
@@ -57,19 +58,9 @@ impl OplogBatch {
 }
 
 impl TransactionParts {
-    /// The number of entries.
-    pub(crate) fn len(&self) -> usize {
-        self.parts.len()
-    }
-
-    /// The encoded entries with consecutive timestamps, of which `first` is the first.
-    pub(crate) fn finish(
-        self,
-        first: u64,
-        now_ms: i64,
-    ) -> impl Iterator<Item = (u64, StoredEntry)> {
+    /// The encoded entries, in order.
+    pub(crate) fn finish(self, now_ms: i64) -> impl Iterator<Item = StoredEntry> {
         let (count, operations) = (self.parts.len(), self.operations);
-        let commit = first + count.saturating_sub(1) as u64;
         self.parts.into_iter().enumerate().map(move |(at, part)| {
             let Part { mut entry, excess, packed, definitions } = part;
             entry.end();
@@ -79,14 +70,14 @@ impl TransactionParts {
                 entry.append("count", operations as i64);
             }
             entry.end();
-            let timestamp = first + at as u64;
-            entry.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
-            entry.append("wall", RawValue::Date(now_ms));
-            let (before, term) = if at == 0 { (0, -1i64) } else { (timestamp - 1, 1) };
-            entry.start_document("prevOpTime");
-            entry.append("ts", RawValue::Timestamp(before)).append("t", term).end();
-            let sealed = StoredEntry::seal(entry, excess, packed, Some(commit));
-            (timestamp, sealed.with_definitions(&definitions))
+            let mut gaps = end_entry(&mut entry, at as u64, now_ms);
+            entry.start_document("prevOpTime").append("ts", RawValue::Timestamp(0));
+            if at > 0 {
+                gaps.add_last(&entry, at as u64 - 1);
+            }
+            entry.append("t", if at == 0 { -1i64 } else { 1 }).end();
+            let sealed = StoredEntry::seal(entry, excess, packed, Version::OfCommit, gaps);
+            sealed.with_definitions(&definitions)
         })
     }
 }

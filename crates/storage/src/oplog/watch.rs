@@ -137,10 +137,20 @@ impl Drop for Watch {
     }
 }
 
+/// The watches that the entries of a commit concern, as far as they were known before it.
+#[derive(Default)]
+pub(crate) struct Concerned {
+    watches: Vec<Arc<Watch>>,
+    /// The number of watches that had been made; `None` without an entry.
+    made: Option<usize>,
+}
+
 /// All watches of one log.
 #[derive(Default)]
 pub(super) struct Watches {
     count: AtomicUsize,
+    /// The number of watches that were ever made.
+    made: AtomicUsize,
     by_scope: RwLock<ByScope>,
 }
 
@@ -190,6 +200,7 @@ impl Watches {
             watches: self.clone(),
         });
         by_scope.insert(&watch);
+        self.made.fetch_add(1, Ordering::AcqRel);
         self.count.fetch_add(1, Ordering::AcqRel);
         (watch, true)
     }
@@ -211,12 +222,32 @@ impl Watches {
         }
     }
 
-    /// Adds the watches that an entry with these fields concerns.
+    /// Adds the watches that an entry with these fields concerns. It is called before the commit.
     #[inline]
-    pub(super) fn of_entry(&self, entry: RawDoc<'_>, concerned: &mut Vec<Arc<Watch>>) {
-        if self.count.load(Ordering::Acquire) > 0 {
-            self.find_of_entry(entry, concerned);
+    pub(super) fn of_entry(&self, entry: RawDoc<'_>, concerned: &mut Concerned) {
+        if concerned.made.is_none() {
+            concerned.made = Some(self.made.load(Ordering::Acquire));
         }
+        if self.count.load(Ordering::Acquire) > 0 {
+            self.find_of_entry(entry, &mut concerned.watches);
+        }
+    }
+
+    /// The watches that the entries of a commit concern. Called after the commit has got its
+    /// timestamps: watches that are made later begin after them. If others were made since the
+    /// entries were written, all count as concerned, which only makes them read the log.
+    #[inline]
+    pub(super) fn complete(&self, mut concerned: Concerned) -> Vec<Arc<Watch>> {
+        if concerned.made.is_some_and(|made| made != self.made.load(Ordering::Acquire)) {
+            self.add_all(&mut concerned.watches);
+        }
+        concerned.watches
+    }
+
+    #[cold]
+    fn add_all(&self, concerned: &mut Vec<Arc<Watch>>) {
+        let by_scope = self.by_scope.read();
+        WatchSearch { by_scope: &by_scope, concerned, last: "" }.all();
     }
 
     #[cold]
@@ -340,7 +371,7 @@ impl Oplog {
         let (watch, new) = watches.get(scope);
         if new {
             // Commits with later timestamps find the watch.
-            watch.noted.lock().since = self.clock.last_handed_out();
+            watch.noted.lock().since = self.clock.last_ordered();
         }
         watch
     }
@@ -360,5 +391,32 @@ impl Oplog {
             None => self.wait_past(seen).await,
             Some(_) => watch.changed.until(|| watch.has_beyond(seen) != Some(false)).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::DocBuf;
+    use mayfly_value::bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn a_commit_concerns_watches_that_were_made_while_it_was_under_way() {
+        let watches = Arc::new(Watches::default());
+        let entry = DocBuf::from_bson(&doc! { "op": "i", "ns": "d.c" });
+        let mut concerned = Concerned::default();
+        let of = |name: &str| ChangeScope::Collection(Namespace::parse(name).unwrap());
+        let (before, _) = watches.get(of("d.c"));
+        let (other, _) = watches.get(of("d.other"));
+        watches.of_entry(entry.as_doc(), &mut concerned);
+        assert_eq!(concerned.watches.len(), 1);
+        let (made, _) = watches.get(ChangeScope::Deployment);
+        let found = watches.complete(concerned);
+        assert!([&before, &other, &made].iter().all(|it| found.iter().any(|o| Arc::ptr_eq(o, it))));
+        let mut concerned = Concerned::default();
+        watches.of_entry(entry.as_doc(), &mut concerned);
+        assert_eq!(watches.complete(concerned).len(), 2, "no other watch was made");
+        assert!(watches.complete(Concerned::default()).is_empty(), "a commit without an entry");
     }
 }

@@ -1,13 +1,12 @@
 //! The commit of an engine transaction with everything that belongs to it. Write units, changes of
 //! definitions, and transactions of several statements all end here, in this order of steps:
 //!
-//! 1. The engine takes what its commit may have to wait for. Then the log's entries get their
-//!    timestamps and are written ([`Writer::log`]). Until step 6 readers of the log stop before
-//!    them.
+//! 1. The entries of the log are written, with gaps for their timestamps ([`Writer::log`]).
 //! 2. Kept versions are written ([`Pending::write_kept`]).
 //! 3. The session of a transaction of several statements gets the record of its commit.
 //! 4. Index builds get notes of the changed records ([`Pending::leave_notes`]).
-//! 5. The engine commits. An error up to here has no effect.
+//! 5. The engine assigns the timestamps, fills them into all gaps, and commits. Until step 6
+//!    readers of the log stop before them. An error up to here has no effect.
 //! 6. The definition hook is called with the logged commands, and collections that the transaction
 //!    has created become visible ([`Writer::publish`]). After that the log may be read up to the
 //!    new entries.
@@ -18,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_kv::{GAP_BYTES, Gap, Guard, Keyspace, LogEntries, LoggedCommit, Txn, Which};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::Writer;
@@ -27,7 +26,7 @@ use super::transaction::OpenTransaction;
 use super::transaction::unseen::UnseenKeys;
 use crate::catalog::{Collection, Definition};
 use crate::isolation::{Effects, OpenParts, Pending, TransactionOwner};
-use crate::oplog::{OplogBatch, Stamp, StoredEntry};
+use crate::oplog::{Concerned, OplogBatch, Stamp, StoredEntry};
 use crate::record::error::from_kv;
 
 /// How long a commit waits for a change of a definition, such as the last step of an index build. A
@@ -67,10 +66,11 @@ pub(super) struct Committed {
 }
 
 /// The log entries of a commit.
-struct Logged<'c> {
-    stamp: Stamp<'c>,
+#[derive(Default)]
+struct Logged {
     entries: u64,
     bytes: u64,
+    concerned: Concerned,
     /// Copies of the entries, for the definition hook.
     definitions: Vec<DocBuf>,
 }
@@ -91,28 +91,37 @@ impl Writer {
         if txn.size().1 == 0 && pending.oplog.is_empty() {
             return Ok(Committed::default());
         }
-        txn.prepare().map_err(from_kv)?;
-        let logged = self.log(&mut *txn, pending, &owner, now_ms)?;
-        let timestamp = logged.as_ref().map_or(0, |logged| logged.stamp.timestamp());
+        let mut logged = self.log(&mut *txn, pending, &owner, now_ms)?;
         pending.write_kept(&mut *txn)?;
         if let CommitOwner::Transaction(owner, _) = &owner {
-            record_commit(&mut *txn, owner, timestamp, now_ms)?;
+            record_commit(&mut *txn, owner, now_ms)?;
         }
         let delay = pending.leave_notes();
-        txn.commit().map_err(from_kv)?;
-        self.publish(&owner, logged);
+        // A transaction of several statements has a time, even if it has no entry.
+        let least = u64::from(matches!(owner, CommitOwner::Transaction(..)));
+        let count = logged.entries.max(least);
+        let LoggedCommit { result, place } = txn.commit_logged(LogEntries { count, now_ms });
+        let concerned = std::mem::take(&mut logged.concerned);
+        let stamp = place.map(|place| self.oplog.clock.stamp(place, concerned));
+        result.map_err(from_kv)?;
+        let timestamp = stamp.as_ref().map_or(0, Stamp::timestamp);
+        self.publish(&owner, &logged);
+        if let Some(stamp) = stamp {
+            stamp.committed(logged.entries, logged.bytes);
+            self.oplog.note_commit();
+        }
         self.note_committed(pending, owner);
         Ok(Committed { timestamp, delay })
     }
 
-    /// Writes the entries of the log; `None` without any.
+    /// Writes the entries of the log.
     fn log(
         &self,
         txn: &mut dyn Txn,
         pending: &mut Pending,
         owner: &CommitOwner<'_>,
         now_ms: i64,
-    ) -> Result<Option<Logged<'_>>> {
+    ) -> Result<Logged> {
         let blocks = !matches!(owner, CommitOwner::Definitions(UserWriteBlocks::DoNotHold));
         let heard = match owner {
             CommitOwner::Unit(..) => false,
@@ -120,48 +129,37 @@ impl Writer {
             CommitOwner::Transaction(_, made) => !made.is_empty(),
         };
         let heard = heard && self.has_definition_hook();
-        let mut put = |logged: &mut Logged<'_>, timestamp: u64, entry: &StoredEntry| {
+        let mut logged = Logged::default();
+        let mut put = |entry: &StoredEntry| {
             if blocks {
                 self.check_user_write(entry.fields())?;
             }
-            logged.stamp.concerns(entry.fields());
+            self.oplog.clock.concerns(entry.fields(), &mut logged.concerned);
             logged.entries += 1;
             logged.bytes += entry.logical_bytes();
             logged.definitions.extend(heard.then(|| entry.fields().to_owned()));
-            let key = timestamp.to_be_bytes();
-            txn.put(Keyspace::Oplog, &key, entry.value(), Guard::Derived).map_err(from_kv)
+            // The commit fills the key in.
+            let (key, value) = ([0; 8], entry.value());
+            txn.put_with_gaps(Keyspace::Oplog, &key, value, Guard::Derived, entry.gaps())
+                .map_err(from_kv)
         };
-        let begin = |stamp| Logged { stamp, entries: 0, bytes: 0, definitions: Vec::new() };
-        let logged = match owner {
+        match owner {
             CommitOwner::Transaction(..) => {
                 let batch = std::mem::replace(&mut pending.oplog, OplogBatch::new());
-                let parts = batch.into_parts();
-                let stamp = self.oplog.clock.next_of(now_ms, parts.len().max(1) as u64);
-                let first = stamp.first();
-                let mut logged = begin(stamp);
-                for (timestamp, entry) in parts.finish(first, now_ms) {
-                    put(&mut logged, timestamp, &entry)?;
-                }
-                logged
+                batch.into_parts().finish(now_ms).try_for_each(|entry| put(&entry))?;
             }
-            _ if pending.oplog.is_empty() => return Ok(None),
             CommitOwner::Unit(..) | CommitOwner::Definitions(_) => {
-                let mut logged = begin(self.oplog.clock.next(now_ms));
-                let timestamp = logged.stamp.timestamp();
-                let entry = pending.oplog.finish(timestamp, now_ms);
-                put(&mut logged, timestamp, &entry)?;
-                logged
+                if !pending.oplog.is_empty() {
+                    put(&pending.oplog.finish(now_ms))?;
+                }
             }
-        };
-        pending.fill_in(txn, logged.stamp.timestamp())?;
-        Ok(Some(logged))
+        }
+        Ok(logged)
     }
 
     /// Publishes the collections that a transaction has created, before they appear in the log.
-    fn publish(&self, owner: &CommitOwner<'_>, logged: Option<Logged<'_>>) {
-        if let Some(logged) = &logged {
-            logged.definitions.iter().for_each(|entry| self.report_logged(entry.as_doc()));
-        }
+    fn publish(&self, owner: &CommitOwner<'_>, logged: &Logged) {
+        logged.definitions.iter().for_each(|entry| self.report_logged(entry.as_doc()));
         if let CommitOwner::Transaction(_, made) = owner
             && !made.is_empty()
         {
@@ -170,10 +168,6 @@ impl Writer {
                     map.insert(made.namespace(), made.clone());
                 }
             });
-        }
-        if let Some(Logged { stamp, entries, bytes, .. }) = logged {
-            stamp.committed(entries, bytes);
-            self.oplog.note_commit();
         }
     }
 
@@ -234,19 +228,17 @@ impl Writer {
     }
 }
 
-/// Writes the session's record of a committed transaction.
-fn record_commit(
-    txn: &mut dyn Txn,
-    owner: &TransactionOwner,
-    timestamp: u64,
-    now_ms: i64,
-) -> Result<()> {
+/// Writes the session's record of a committed transaction. Its timestamp is filled in by the
+/// commit.
+fn record_commit(txn: &mut dyn Txn, owner: &TransactionOwner, now_ms: i64) -> Result<()> {
     let mut result = DocBuilder::new();
-    result.append("committed", RawValue::Timestamp(timestamp));
+    result.append("committed", RawValue::Timestamp(0));
     let statement =
         Statement { session: owner.session, txn_number: owner.txn_number, id: COMMIT_STATEMENT };
     let (key, value) = statement_row(statement, 1, now_ms, result.finish().as_doc());
-    txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)
+    // The timestamp is the last field of the document that ends the value.
+    let gap = Gap::Value(value.len() - 1 - GAP_BYTES, Which::Last);
+    txn.put_with_gaps(Keyspace::Session, &key, &value, Guard::Checked, &[gap]).map_err(from_kv)
 }
 
 #[cfg(test)]

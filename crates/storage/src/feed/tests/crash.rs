@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mayfly_base::ManualClock;
 use mayfly_kv::{
-    ChaosEngine, ChaosOptions, Engine, EngineWrapper, KvError, KvResult, MemoryEngine, Txn,
+    ChaosEngine, ChaosOptions, Engine, EngineWrapper, KvError, KvResult, LogEntries, LoggedCommit,
+    MemoryEngine, Txn,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -47,19 +48,19 @@ struct StopsTxn {
 }
 
 impl Txn for StopsTxn {
-    mayfly_kv::forward_txn!(inner: scan, scan_retired, put, put_with_gap, fill_gaps, delete, retire, lock, size, written_keys);
+    mayfly_kv::forward_txn!(inner: scan, scan_retired, put, put_with_gaps, delete, retire, lock, size, written_keys);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
         self.inner.get(keyspace, key, see)
     }
 
-    fn commit(self: Box<Self>) -> KvResult<()> {
+    fn commit_logged(self: Box<Self>, entries: LogEntries) -> LoggedCommit {
         let StopsTxn { inner, left } = *self;
         let counted =
             left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
         match counted {
-            Ok(_) => inner.commit(),
-            Err(_) => Err(KvError::Unavailable("stopped by the test".into())),
+            Ok(_) => inner.commit_logged(entries),
+            Err(_) => LoggedCommit::failed(KvError::Unavailable("stopped by the test".into())),
         }
     }
 }

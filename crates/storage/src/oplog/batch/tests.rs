@@ -36,7 +36,7 @@ fn deletions_of_a_unit_are_one_item() {
         for number in 0..count {
             batch.delete(object, RawValue::ObjectId(id(number).bytes()), by, None);
         }
-        batch.finish(9, 0)
+        batch.finish(0)
     };
     let ui = mayfly_value::bson::Binary {
         subtype: mayfly_value::bson::spec::BinarySubtype::Uuid,
@@ -101,7 +101,7 @@ fn operations_that_follow_each_other_say_whose_they_are() {
             false => batch.command(LoggedCommand::new(ns, uuid, note.as_doc())),
         }
     }
-    let entry = batch.finish(1, 0);
+    let entry = batch.finish(0);
     let whole = whole(&entry);
     assert_eq!(whole.as_bytes().len() as u64, entry.logical_bytes());
     let items = whole.as_doc().get("o").and_then(RawValue::as_document).unwrap();

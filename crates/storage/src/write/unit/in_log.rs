@@ -1,7 +1,7 @@
 //! How the log gets the documents of a unit, and keeping versions that log entries refer to.
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, Keyspace};
+use mayfly_kv::{Gap, Guard, Keyspace, Which};
 
 use super::WriteUnit;
 use crate::record::Record;
@@ -79,8 +79,11 @@ impl WriteUnit<'_> {
         self.ahead.take(key.get(8..).unwrap_or_default());
         match in_log {
             InLog::Apart => self.txn.put(Keyspace::Record, key, value, guard),
-            // The entry's timestamp is assigned at the commit.
-            InLog::Refers => self.txn.put_with_gap(Keyspace::Record, key, value, guard, LOGGED_AT),
+            // The commit assigns the entry's timestamp.
+            InLog::Refers => {
+                let gap = Gap::Value(LOGGED_AT, Which::Last);
+                self.txn.put_with_gaps(Keyspace::Record, key, value, guard, &[gap])
+            }
         }
         .map_err(from_kv)
     }
