@@ -26,6 +26,7 @@ use crate::pool::{Admission, Lease, Pool};
 use crate::schema;
 use crate::settle::{Tokens, Unsettled};
 use crate::sql::Sql;
+use crate::standby;
 use crate::txn::{CAPS, MAX_TRIES, PostgresTxn, part_of, show};
 use crate::wait::Patience;
 
@@ -110,8 +111,17 @@ impl PostgresEngine {
         schema::check_server(&connection, deadline)?;
         schema::prepare(&connection, &options.schema, deadline)?;
         let wait = options.wait_for_owner;
+        if options.others_wait {
+            standby::prepare(&connection, &options.schema, deadline)?;
+        }
         let owner = Ownership::take(connection, &options.schema, wait, deadline)?;
-        Ok(Pool::new(connector, owner, options.connections))
+        let pool = Pool::new(connector, owner, options.connections);
+        if options.others_wait {
+            let unavailable = |error: String| OpenError::Unavailable(error);
+            pool.beat(deadline).map_err(|error| unavailable(error.to_string()))?;
+            standby::keep_beating(&pool).map_err(|error| unavailable(error.to_string()))?;
+        }
+        Ok(pool)
     }
 
     /// A session with an open read-only transaction, whose snapshot was taken.
@@ -193,6 +203,10 @@ impl Engine for PostgresEngine {
 
     fn caps(&self) -> Caps {
         Caps { max_open_txns: self.store.options.connections / 2, ..CAPS }
+    }
+
+    fn is_taken_over(&self) -> bool {
+        self.store.pool.is_taken_over()
     }
 
     fn log(&self) -> &Arc<LogClock> {

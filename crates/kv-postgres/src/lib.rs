@@ -12,7 +12,8 @@
 //! * What a commit sends: `commit`; a commit whose reply was lost: `settle`.
 //! * Snapshots that outlive a transaction: `held`.
 //! * Connections: `pool`; one of them: `connection`; waiting for it: `wait`; TLS: `tls`.
-//! * One server for each store: `owner`. The tables: `schema`; the statements: `sql`.
+//! * One server for each store: `owner`; servers that wait to replace it: `standby`. The tables:
+//!   `schema`; the statements: `sql`.
 //! * Options, the URL and the password: `options`, `password`; why a store cannot be opened:
 //!   [`OpenError`].
 
@@ -36,6 +37,7 @@ mod ranges;
 mod schema;
 mod settle;
 mod sql;
+mod standby;
 mod tls;
 mod txn;
 mod wait;
@@ -45,3 +47,4 @@ pub use inspect::{StoreFacts, TableFacts};
 pub use open_error::OpenError;
 pub use options::PostgresOptions;
 pub use schema::FORMAT;
+pub use standby::Waiting;

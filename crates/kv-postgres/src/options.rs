@@ -37,6 +37,10 @@ pub struct PostgresOptions {
     pub deadline: Duration,
     /// How long opening waits for another server that has the store open.
     pub wait_for_owner: Duration,
+    /// Whether other servers wait to take the store over, so that this one shows that it lives.
+    pub others_wait: bool,
+    /// After how long without a sign of life a server that waits takes the store over.
+    pub lease: Duration,
 }
 
 impl Default for PostgresOptions {
@@ -47,6 +51,8 @@ impl Default for PostgresOptions {
             held_snapshots: 30,
             deadline: Duration::from_secs(30),
             wait_for_owner: Duration::from_secs(5),
+            others_wait: false,
+            lease: Duration::from_secs(10),
         }
     }
 }

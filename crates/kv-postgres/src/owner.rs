@@ -23,7 +23,7 @@ use mayfly_work::current;
 use crate::connection::{Connection, Connector, Session};
 use crate::open_error::OpenError;
 
-const OWNER_LOCK: u8 = 2;
+pub(crate) const OWNER_LOCK: u8 = 2;
 const SESSION_LOCK: u8 = 3;
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 
@@ -39,7 +39,7 @@ fn lock(schema: &str, which: u8) -> String {
 }
 
 /// The sessions that hold a lock, but for this one.
-fn holders(schema: &str, which: u8) -> String {
+pub(crate) fn holders(schema: &str, which: u8) -> String {
     let lock = lock(schema, which);
     format!(
         "from pg_locks l where l.locktype = 'advisory' and l.granted and l.objsubid = 1 \
@@ -127,7 +127,7 @@ fn unavailable(error: OpenError) -> KvError {
     KvError::Unavailable(error.to_string())
 }
 
-fn fenced() -> KvError {
+pub(crate) fn fenced() -> KvError {
     KvError::Fenced("another server has taken the store over".into())
 }
 

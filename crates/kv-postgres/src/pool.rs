@@ -19,6 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::connection::{Connection, Connector};
 use crate::owner::{self, Ownership};
+use crate::standby;
 use crate::wait::{CHECK_EVERY, has_ended};
 
 /// Connections for single reads. The statements of several threads are pipelined on each.
@@ -30,6 +31,8 @@ pub(crate) struct Pool {
     /// The number of this owner of the store.
     owner_number: i64,
     owner: Mutex<Ownership>,
+    /// Whether another server owns the store now.
+    is_taken_over: AtomicBool,
     most: usize,
     state: Mutex<PoolState>,
     freed: Condvar,
@@ -57,6 +60,7 @@ impl Pool {
             connector,
             owner_number: owner.number,
             owner: Mutex::new(owner),
+            is_taken_over: AtomicBool::new(false),
             most,
             state: Mutex::default(),
             freed: Condvar::new(),
@@ -138,22 +142,59 @@ impl Pool {
     /// Makes a connection that belongs to the owner of the store.
     pub(crate) fn connect(&self, deadline: Instant) -> KvResult<Connection> {
         let number = self.owner_number;
-        {
-            let Some(mut owner) = self.owner.try_lock_until(deadline) else {
-                return Err(KvError::Unavailable("PostgreSQL has not answered in time".into()));
-            };
-            match &owner.connection {
-                Some(connection) if connection.is_usable() => {}
-                Some(_) => *owner = Ownership::retake(&self.connector, number, deadline)?,
-                None => return Err(closed()),
-            }
-        }
+        self.with_ownership(deadline, |_| Ok(()))?;
         let mut connection = self
             .connector
             .connect(deadline)
             .map_err(|error| KvError::Unavailable(error.to_string()))?;
-        owner::join(&mut connection, &self.connector.schema, number, deadline)?;
-        Ok(connection)
+        let joined = owner::join(&mut connection, &self.connector.schema, number, deadline);
+        if matches!(joined, Err(KvError::Fenced(_))) {
+            self.is_taken_over.store(true, Ordering::Release);
+        }
+        joined.map(|()| connection)
+    }
+
+    /// Shows servers that wait for the store that this one lives.
+    ///
+    /// # Errors
+    /// [`KvError::Fenced`] when another server has taken the store over.
+    pub(crate) fn beat(&self, deadline: Instant) -> KvResult<()> {
+        let (schema, number) = (&self.connector.schema, self.owner_number);
+        self.with_ownership(deadline, |connection| {
+            match standby::beat(connection, schema, number, deadline) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(owner::fenced()),
+                Err(error) => Err(KvError::Unavailable(error.to_string())),
+            }
+        })
+    }
+
+    /// Whether another server has taken the store over.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.is_taken_over.load(Ordering::Acquire)
+    }
+
+    /// Calls a function with the session of the owner lock, which is taken again if its session was
+    /// lost.
+    fn with_ownership<T>(
+        &self,
+        deadline: Instant,
+        act: impl FnOnce(&Connection) -> KvResult<T>,
+    ) -> KvResult<T> {
+        let Some(mut owner) = self.owner.try_lock_until(deadline) else {
+            return Err(KvError::Unavailable("PostgreSQL has not answered in time".into()));
+        };
+        let retaken = match &owner.connection {
+            Some(connection) if connection.is_usable() => Ok(()),
+            Some(_) => Ownership::retake(&self.connector, self.owner_number, deadline)
+                .map(|retaken| *owner = retaken),
+            None => Err(closed()),
+        };
+        let result = retaken.and_then(|()| owner.connection.as_ref().map_or(Err(closed()), act));
+        if matches!(result, Err(KvError::Fenced(_))) {
+            self.is_taken_over.store(true, Ordering::Release);
+        }
+        result
     }
 
     /// A connection that several threads use for single statements.

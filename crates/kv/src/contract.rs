@@ -465,6 +465,11 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Whether another server has taken the store over, so that nothing will succeed any more.
+    fn is_taken_over(&self) -> bool {
+        false
+    }
+
     /// Whether the disk is nearly full, so that transactions that put records are refused.
     fn is_nearly_full(&self) -> bool {
         false

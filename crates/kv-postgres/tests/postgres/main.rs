@@ -4,6 +4,7 @@ mod encrypted;
 mod faults;
 mod opening;
 mod proxy;
+mod standby;
 mod store;
 
 use mayfly_kv::{ChaosEngine, ChaosOptions, conformance};

@@ -11,14 +11,14 @@ use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions};
 
 use crate::store;
 
-fn put(engine: &dyn Engine, key: &[u8]) -> KvResult<()> {
+pub(crate) fn put(engine: &dyn Engine, key: &[u8]) -> KvResult<()> {
     let mut txn = engine.begin(TxnOptions::default())?;
     txn.put(Keyspace::Record, key, b"v", Guard::Checked)?;
     txn.commit()
 }
 
 /// Options for a store that is opened more than once.
-fn options() -> PostgresOptions {
+pub(crate) fn options() -> PostgresOptions {
     let wait_for_owner = Duration::from_millis(300);
     PostgresOptions { connections: 4, held_snapshots: 2, wait_for_owner, ..store::fresh() }
 }

@@ -1,0 +1,237 @@
+//! Servers that wait for a store to become free, and take it over when its owner is gone.
+//!
+//! An owner that others may replace *beats*: every three seconds it writes the time of the database
+//! into the table `beat`. A server that waits takes the store over
+//!
+//! * at once, when the owner lock is free: the owner has closed the store, or its process or its
+//!   connection has ended. If PostgreSQL was restarted or another server of it was promoted since
+//!   the last beat, all sessions are gone, and the owner may be connecting again: it has until the
+//!   end of the lease;
+//! * when the last beat is older than the lease (ten seconds). The owner may be stopped, or its
+//!   network cut. Its session with the owner lock is ended; opening the store ends the others
+//!   ([`crate::owner`]), so nothing of it can be committed later.
+//!
+//! All times are those of the database. An owner that does not beat is never ended.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mayfly_kv::KvError;
+use tokio::runtime::Builder;
+
+use crate::connection::{Connection, Connector};
+use crate::engine::PostgresEngine;
+use crate::open_error::OpenError;
+use crate::options::{PostgresOptions, Target};
+use crate::owner::{OWNER_LOCK, holders};
+use crate::pool::Pool;
+
+/// How often an owner beats.
+const BEAT_EVERY: Duration = Duration::from_secs(3);
+/// How often a waiting server looks at the store.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long PostgreSQL has for each answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the server keeps the session when this program says nothing, in milliseconds.
+const IDLE_MS: u64 = 60_000;
+
+/// An instance of PostgreSQL: it differs after a restart and on a promoted standby.
+const INSTANCE: &str =
+    "concat_ws(' ', inet_server_addr(), inet_server_port(), pg_postmaster_start_time())";
+
+/// What a waiting server is waiting for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// This server owns the store.
+    Owner(String),
+    /// No server owns it. The former owner may be connecting again.
+    FormerOwner,
+    /// The database does not answer.
+    Database(String),
+}
+
+/// Makes the table of beats, if it is missing.
+pub(crate) fn prepare(
+    connection: &Connection,
+    schema: &str,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    let begin = format!(
+        "begin; select pg_advisory_xact_lock(hashtextextended('{schema}', 1)); \
+         select to_regclass('\"{schema}\".beat')"
+    );
+    let row = connection.open_with(&begin, deadline)?;
+    let made = match row.first() {
+        Some(Some(_)) => Ok(()),
+        _ => {
+            let create = format!(
+                "create table \"{schema}\".beat \
+                 (owner bigint not null, at timestamptz not null, instance text not null); \
+                 insert into \"{schema}\".beat values (0, 'epoch', '')"
+            );
+            connection.open_with(&create, deadline).map(|_| ())
+        }
+    };
+    let end = if made.is_ok() { "commit" } else { "rollback" };
+    let ended = connection.open_with(end, deadline);
+    made.and(ended.map(|_| ()))
+}
+
+/// Writes that the owner with this number lives; returns false if another one owns the store.
+pub(crate) fn beat(
+    connection: &Connection,
+    schema: &str,
+    number: i64,
+    deadline: Instant,
+) -> Result<bool, OpenError> {
+    let update = format!(
+        "update \"{schema}\".beat set owner = {number}, at = clock_timestamp(), \
+         instance = {INSTANCE} where (select owner from \"{schema}\".format) = {number} \
+         returning owner"
+    );
+    Ok(!connection.open_with(&update, deadline)?.is_empty())
+}
+
+/// Beats for as long as the pool is open.
+pub(crate) fn keep_beating(pool: &Arc<Pool>) -> std::io::Result<()> {
+    let pool = Arc::downgrade(pool);
+    let run = move || while beat_once(&pool) {};
+    thread::Builder::new().name("beat".into()).spawn(run).map(drop)
+}
+
+/// Waits, and beats. Returns false when the pool is closed or the store was taken over.
+fn beat_once(pool: &Weak<Pool>) -> bool {
+    thread::sleep(BEAT_EVERY);
+    let Some(pool) = pool.upgrade() else { return false };
+    match pool.beat(Instant::now() + PATIENCE) {
+        Ok(()) => true,
+        Err(KvError::Fenced(_)) => false,
+        Err(_) if pool.check_open().is_err() => false,
+        Err(error) => {
+            tracing::warn!(%error, "other servers cannot see that this one owns the store");
+            true
+        }
+    }
+}
+
+/// What a look at the store has found.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Free,
+    /// The lease of this owner has run out.
+    Late(String),
+    Waiting(Waiting),
+}
+
+impl PostgresEngine {
+    /// Waits until the store of this URL can be opened. An owner whose lease has run out is ended.
+    /// `look` is called with the reason for waiting after each look, a few times a second, and ends
+    /// the wait by returning false. Returns whether the store can be opened.
+    ///
+    /// # Errors
+    /// The options or the URL are wrong.
+    pub fn await_store(
+        url: &str,
+        options: &PostgresOptions,
+        look: &mut dyn FnMut(&Waiting) -> bool,
+    ) -> Result<bool, OpenError> {
+        options.check()?;
+        let target = Target::parse(url)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("postgres")
+            .enable_all()
+            .build()
+            .map_err(|error| OpenError::Unavailable(error.to_string()))?;
+        let limits = (PATIENCE.as_millis(), IDLE_MS);
+        let connector = Connector::new(target, &options.schema, runtime.handle().clone(), limits);
+        let mut connection = None;
+        let is_free = loop {
+            let found = match look_at(&connector, &mut connection, options) {
+                Ok(found) => found,
+                Err(OpenError::Unavailable(text)) => {
+                    connection = None;
+                    Found::Waiting(Waiting::Database(text))
+                }
+                // Opening the store reports it.
+                Err(_) => break true,
+            };
+            let waits_for = match found {
+                Found::Free => break true,
+                Found::Late(owner) => {
+                    tracing::warn!(owner, "the owner of the store has not beaten within its lease");
+                    Waiting::Owner(owner)
+                }
+                Found::Waiting(waiting) => waiting,
+            };
+            if !look(&waits_for) {
+                break false;
+            }
+            thread::sleep(LOOK_EVERY);
+        };
+        runtime.shutdown_background();
+        Ok(is_free)
+    }
+}
+
+/// Looks at the store, on the connection of before if there is one.
+fn look_at(
+    connector: &Connector,
+    connection: &mut Option<Connection>,
+    options: &PostgresOptions,
+) -> Result<Found, OpenError> {
+    let deadline = Instant::now() + PATIENCE;
+    let connection = match connection {
+        Some(connection) if connection.is_usable() => connection,
+        _ => connection.insert(connector.connect(deadline)?),
+    };
+    let schema = &options.schema;
+    let present = format!(
+        "select to_regclass('\"{schema}\".format'), to_regclass('\"{schema}\".beat'), \
+         pg_is_in_recovery()"
+    );
+    let row = connection.open_with(&present, deadline)?;
+    let is_there = |at: usize| row.get(at).is_some_and(Option::is_some);
+    if row.get(2).and_then(Option::as_deref) == Some("t") {
+        return Err(OpenError::Unavailable("the server is a standby".into()));
+    }
+    if !is_there(0) {
+        return Ok(Found::Free);
+    }
+    let beats = match is_there(1) {
+        true => format!(
+            "select f.owner, extract(epoch from clock_timestamp() - b.at) * 1000 as age, \
+             b.instance = {INSTANCE} as same from \"{schema}\".format f \
+             join \"{schema}\".beat b on b.owner = f.owner"
+        ),
+        false => "select null::bigint as owner, null::numeric as age, null::boolean as same \
+                  where false"
+            .to_owned(),
+    };
+    let select = format!(
+        "select (select concat_ws(' ', 'the server', host(a.client_addr), 'since', \
+         a.backend_start::text) from pg_stat_activity a where a.pid = l.pid), \
+         b.age::bigint, b.same from (select 1) one left join (select l.pid {}) l on true \
+         left join ({beats}) b on true limit 1",
+        holders(schema, OWNER_LOCK)
+    );
+    let row = connection.open_with(&select, deadline)?;
+    let text = |at: usize| row.get(at).cloned().flatten();
+    let age_ms = text(1).and_then(|age| age.parse::<i64>().ok());
+    let is_late = age_ms.is_some_and(|age| age > options.lease.as_millis() as i64);
+    let found = match (text(0), age_ms) {
+        (Some(owner), _) if is_late => Found::Late(owner),
+        (Some(owner), _) => Found::Waiting(Waiting::Owner(owner)),
+        // Its sessions are gone because it has ended them.
+        (None, Some(_)) if is_late || text(2).as_deref() == Some("t") => Found::Free,
+        (None, Some(_)) => Found::Waiting(Waiting::FormerOwner),
+        (None, None) => Found::Free,
+    };
+    if matches!(found, Found::Late(_)) {
+        let end =
+            format!("select count(pg_terminate_backend(l.pid)) {}", holders(schema, OWNER_LOCK));
+        connection.open_with(&end, deadline)?;
+    }
+    Ok(found)
+}
