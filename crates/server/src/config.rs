@@ -73,6 +73,8 @@ pub struct Config {
     pub storage_url: Option<SecretString>,
     /// The largest number of connections to the database for which operations queue.
     pub storage_connections: usize,
+    /// Whether the server waits while another one owns the store in the database.
+    pub storage_standby: bool,
     /// Memory for cached blocks and unflushed writes together, in bytes.
     pub cache_bytes: usize,
     /// Disk space that is reserved for deletions and for the start, in bytes.
@@ -177,6 +179,7 @@ impl Config {
             },
             storage_url: optional("storage.url")?.map(SecretString::from),
             storage_connections: count(layers, "storage.connections")?,
+            storage_standby: layers.bool("storage.standby")?,
             cache_bytes: (layers.number(layers::CACHE_SIZE)? * f64::from(1 << 30)) as usize,
             reserve_bytes: layers.integer("storage.diskReserveMB")?.unsigned_abs() << 20,
             oplog_bytes: layers.integer("replication.oplogSizeMB")?.unsigned_abs() << 20,

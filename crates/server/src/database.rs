@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use mayfly_base::ErrorCode;
 use mayfly_kv::Engine;
-use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions, StoreFacts};
+use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions, StoreFacts, Waiting};
 use secrecy::ExposeSecret;
 
 use crate::Config;
@@ -35,6 +35,26 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
     }
 }
 
+/// Waits until the store has no owner, or one that shows no sign of life. `look` ends the wait by
+/// returning false. Returns whether the store can be opened.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn await_store(
+    config: &Config,
+    look: &mut dyn FnMut(&Waiting) -> bool,
+) -> anyhow::Result<bool> {
+    let (url, options) = location(config)?;
+    PostgresEngine::await_store(url, &options, look).map_err(failed)
+}
+
+/// The failure of a server whose store another one has taken over.
+pub(crate) fn taken_over() -> anyhow::Error {
+    let advice = "nothing is lost; clients use the other server, and this one can be started again";
+    let failure = Failure::new(FailureKind::Folder, "stopped", advice);
+    anyhow!("another server has taken the store over").context(failure)
+}
+
 /// Opens the store in the database of this URL for a restore.
 ///
 /// # Errors
@@ -62,8 +82,12 @@ fn location(config: &Config) -> anyhow::Result<(&str, PostgresOptions)> {
         return Err(anyhow!("the engine postgres needs a URL").context(failure));
     };
     let connections = config.storage_connections;
-    let options =
-        PostgresOptions { connections, held_snapshots: HELD, ..PostgresOptions::default() };
+    let options = PostgresOptions {
+        connections,
+        held_snapshots: HELD,
+        others_wait: config.storage_standby,
+        ..PostgresOptions::default()
+    };
     Ok((url.expose_secret(), options))
 }
 
@@ -98,7 +122,10 @@ fn failed(error: OpenError) -> anyhow::Error {
             (FailureKind::Incompatible, UPGRADE)
         }
         OpenError::ReadOnly => (FailureKind::Folder, "name the primary in --storageUrl"),
-        OpenError::InUse(_) => (FailureKind::Folder, "stop that server: one runs at a time"),
+        OpenError::InUse(_) => (
+            FailureKind::Folder,
+            "stop that server, or start both with --storageStandby, so that one waits",
+        ),
         OpenError::Unavailable(_) => {
             (FailureKind::Folder, "start the database, or correct --storageUrl")
         }

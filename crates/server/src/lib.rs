@@ -36,6 +36,7 @@ mod shell_host;
 mod start;
 pub mod status_task;
 pub mod storage_task;
+pub mod standby;
 pub mod supervisor;
 mod tls;
 

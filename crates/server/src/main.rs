@@ -14,6 +14,7 @@ use mayfly_server::config::{EngineChoice, Flags, Layers, LogDestination, Task, s
 use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
+use mayfly_server::standby::{self, Turn};
 use mayfly_server::supervisor::{self, Supervisor};
 use mayfly_server::{
     Config, DRAIN, DatabaseClock, Running, StartOptions, backup, check, healthcheck, permissions,
@@ -34,9 +35,23 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// wait, too.
 const MOST_THREADS: usize = 4096;
 
+/// How often the server looks whether another one has taken the store over.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How a run of the program has ended.
+enum Ended {
+    With(ExitCode),
+    /// It begins again, as a server that waits for the store.
+    ForStandby,
+}
+
 fn main() -> ExitCode {
     let began = Instant::now();
-    match run(began) {
+    let ended = run(began).and_then(|ended| match ended {
+        Ended::With(code) => Ok(code),
+        Ended::ForStandby => Err(standby::begin_again()),
+    });
+    match ended {
         Ok(code) => code,
         Err(error) => {
             eprintln!("mayflydb: {}", failure::sentence(&error));
@@ -45,11 +60,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(began: Instant) -> anyhow::Result<ExitCode> {
+fn run(began: Instant) -> anyhow::Result<Ended> {
     processor::check()?;
     let flags = Flags::read()?;
     if let Some(ended) = run_task(flags.task.as_ref()) {
-        return ended.map(|()| ExitCode::SUCCESS);
+        return ended.map(|()| DONE);
     }
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -58,19 +73,19 @@ fn run(began: Instant) -> anyhow::Result<ExitCode> {
     if flags.print_config {
         let mut out = std::io::stdout();
         out.write_all(layers.describe().as_bytes()).context("cannot write the configuration")?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(DONE);
     }
     let config = Config { upgrade: flags.upgrade, ..Config::from_layers(&layers)? };
     if flags.healthcheck {
         healthcheck::check(&config)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(DONE);
     }
     if let Some(Task::Storage { action }) = &flags.task {
         storage_task::run(&config, *action, &mut std::io::stdout())?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(DONE);
     }
     let background = match (config.fork, daemon::is_background()) {
-        (true, false) => return daemon::start(),
+        (true, false) => return daemon::start().map(Ended::With),
         (true, true) => Some(Background::enter()?),
         (false, _) => None,
     };
@@ -130,32 +145,45 @@ fn run_task(task: Option<&Task>) -> Option<anyhow::Result<()>> {
     })
 }
 
+const DONE: Ended = Ended::With(ExitCode::SUCCESS);
+
 /// Starts a server, and waits until it has ended.
 async fn serve(
     (options, config): (StartOptions, &Config),
     set_level: impl Fn(&LogVerbosity) + Send + Sync + 'static,
-    background: Option<Background>,
+    mut background: Option<Background>,
     began: Instant,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<Ended> {
+    let supervisor = Supervisor::find();
+    let ready = || background.take().map_or(Ok(()), Background::ready);
+    if standby::await_turn(config, &supervisor, ready).await? == Turn::Stop {
+        tracing::info!("stopped");
+        return Ok(DONE);
+    }
     let running = start(options).await?;
     running.service.settings.on_log_level(set_level);
     log_ready(&running, config, began);
     if let Some(background) = background {
         background.ready()?;
     }
-    let supervisor = Supervisor::find();
     supervisor.ready();
     let (service, cache_bytes) = (running.service.clone(), config.cache_bytes);
     tokio::task::spawn_blocking(move || log_limits(&service, cache_bytes));
-    let grace = tokio::select! {
-        grace = wait_for_end(&running, &supervisor) => grace?,
+    let end = tokio::select! {
+        end = wait_for_end(&running, &supervisor) => end?,
         never = supervisor.attend(&running.service) => never,
+    };
+    let End::Asked(grace) = end else {
+        tracing::error!("another server has taken the store over");
+        // The store cannot be closed: it is the other server's.
+        let _ = running.stop().await;
+        return if config.storage_standby { Ok(Ended::ForStandby) } else { Err(standby::ended()) };
     };
     supervisor.stopping();
     tracing::info!("stopping: new connections are refused, running commands may finish");
     running.stop_within(grace).await?;
     tracing::info!("stopped");
-    Ok(ExitCode::SUCCESS)
+    Ok(DONE)
 }
 
 /// Installs the log; returns the function that changes its verbosity.
@@ -209,10 +237,17 @@ fn log_limits(service: &Service, cache_bytes: usize) {
     );
 }
 
-/// Waits for SIGTERM, SIGINT or the command `shutdown`; returns how long running commands may
-/// continue. Meanwhile SIGUSR1 rotates the log files, and SIGHUP reopens them and reads
+/// Why the server ends.
+enum End {
+    /// It was asked to; running commands may continue for this time.
+    Asked(Duration),
+    /// Another server has taken the store over.
+    TakenOver,
+}
+
+/// Waits for SIGTERM, SIGINT, the command `shutdown`, or the loss of the store. Meanwhile SIGUSR1 rotates the log files, and SIGHUP reopens them and reads
 /// certificates again.
-async fn wait_for_end(running: &Running, supervisor: &Supervisor) -> anyhow::Result<Duration> {
+async fn wait_for_end(running: &Running, supervisor: &Supervisor) -> anyhow::Result<End> {
     let hear = |kind| signal(kind).context("cannot listen to signals");
     let (mut terminate, mut interrupt) =
         (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
@@ -221,9 +256,10 @@ async fn wait_for_end(running: &Running, supervisor: &Supervisor) -> anyhow::Res
     let service = &running.service;
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(service.settings.signaled_shutdown()),
-            _ = interrupt.recv() => return Ok(service.settings.signaled_shutdown()),
-            () = running.stop_requested() => return Ok(DRAIN),
+            _ = terminate.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
+            _ = interrupt.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
+            () = running.stop_requested() => return Ok(End::Asked(DRAIN)),
+            () = taken_over(running) => return Ok(End::TakenOver),
             _ = rotate.recv() => rotate_logs(service, LogRotation::Configured),
             _ = reload.recv() => {
                 supervisor.reloading();
@@ -232,6 +268,17 @@ async fn wait_for_end(running: &Running, supervisor: &Supervisor) -> anyhow::Res
                 supervisor.ready();
             }
         }
+    }
+}
+
+/// Ends when another server has taken the store over.
+async fn taken_over(running: &Running) {
+    if !running.service.store.is_remote() {
+        return std::future::pending().await;
+    }
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    while !running.is_taken_over() {
+        looks.tick().await;
     }
 }
 

@@ -158,7 +158,21 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     })
 }
 
+/// Checks that the server could listen on its addresses.
+///
+/// # Errors
+/// As [`start`].
+pub(crate) async fn try_addresses(config: &Config) -> anyhow::Result<()> {
+    listen(config).await?;
+    http::Prepared::open(config).await.map(drop)
+}
+
 impl Running {
+    /// Whether another server has taken the store over.
+    pub fn is_taken_over(&self) -> bool {
+        self.service.store.engine().is_taken_over()
+    }
+
     /// The first listening address.
     pub fn address(&self) -> SocketAddr {
         match self.addresses.first() {

@@ -43,6 +43,23 @@ impl Supervisor {
         self.send(&[NotifyState::Ready]);
     }
 
+    /// How often systemd expects a sign of life; `None` if it expects none.
+    pub fn alive_every(&self) -> Option<Duration> {
+        self.alive_every
+    }
+
+    /// A sign of life, if systemd expects one.
+    pub fn alive(&self) {
+        if self.alive_every.is_some() {
+            self.send(&[NotifyState::Watchdog]);
+        }
+    }
+
+    /// The line for `systemctl status`.
+    pub fn status(&self, line: &str) {
+        self.send(&[NotifyState::Status(line)]);
+    }
+
     /// The server reads certificates and opens log files again.
     pub fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
@@ -77,12 +94,10 @@ impl Supervisor {
             if with_status {
                 since_status = Duration::ZERO;
                 if let Some(line) = &found {
-                    self.send(&[NotifyState::Status(line)]);
+                    self.status(line);
                 }
             }
-            if self.alive_every.is_some() {
-                self.send(&[NotifyState::Watchdog]);
-            }
+            self.alive();
         }
     }
 

@@ -78,6 +78,9 @@ pub struct Flags {
     /// Most connections to that database for which operations queue [default: 32]
     #[arg(long = "storageConnections", value_name = "NUMBER")]
     pub(super) storage_connections: Option<String>,
+    /// Wait while another server owns the store in PostgreSQL, and take it over when that one ends.
+    #[arg(long = "storageStandby")]
+    pub(super) storage_standby: bool,
     /// Memory for cached blocks and unflushed writes, in GB [default: a quarter of the memory]
     #[arg(long = "cacheSizeGB", alias = "wiredTigerCacheSizeGB", value_name = "GB")]
     pub(super) cache_size_gb: Option<String>,
@@ -279,7 +282,7 @@ impl Flags {
     }
 
     /// The flags without a value that stand for `true`.
-    fn switches(&self) -> [(&'static str, bool); 10] {
+    fn switches(&self) -> [(&'static str, bool); 11] {
         [
             ("bind_ip_all", self.bind_ip_all),
             ("allowOpen", self.allow_open),
@@ -293,6 +296,7 @@ impl Flags {
             ("redactClientLogData", self.redact_client_log_data),
             ("logappend", self.logappend),
             ("fork", self.fork),
+            ("storageStandby", self.storage_standby),
             ("quiet", self.quiet),
         ]
     }

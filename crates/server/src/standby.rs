@@ -1,0 +1,116 @@
+//! Servers that wait for the store in PostgreSQL.
+//!
+//! Of several servers with `--storageStandby` over one database, the owner of the store serves
+//! clients. The others listen on no address, so that drivers go to the owner at once. When the
+//! owner is gone, one of them opens the store and begins to listen. A server whose store was taken
+//! over begins again as a waiting one.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use mayfly_kv_postgres::Waiting;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::config::EngineChoice;
+use crate::failure::{Failure, FailureKind};
+use crate::supervisor::Supervisor;
+use crate::{Config, database, start};
+
+/// How often the wait is interrupted without a reason.
+const SELDOM: Duration = Duration::from_secs(3600);
+
+/// Whether a server that waited for the store is to open it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The store has no owner.
+    Open,
+    /// The server was asked to stop.
+    Stop,
+}
+
+/// Waits for the store, if the configuration says so. `begun` is called when the server has to
+/// wait, after its addresses were tried.
+///
+/// # Errors
+/// A [`Failure`] as of a start.
+pub async fn await_turn(
+    config: &Config,
+    supervisor: &Supervisor,
+    begun: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Turn> {
+    if !config.storage_standby {
+        return Ok(Turn::Open);
+    }
+    if config.engine != EngineChoice::Postgres {
+        let advice = "add --storageEngine postgres, or leave --storageStandby out";
+        let failure = Failure::new(FailureKind::Options, "cannot wait for the store", advice);
+        return Err(anyhow!("only a store in PostgreSQL has several servers").context(failure));
+    }
+    // A port in use is reported now, not when the server is needed.
+    start::try_addresses(config).await?;
+    let (found, mut reasons) = watch::channel(None);
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let (waited, stops) = (config.clone(), is_stopped.clone());
+    let mut waiting = tokio::task::spawn_blocking(move || {
+        database::await_store(&waited, &mut |why| {
+            found.send_if_modified(|last| last.replace(why.clone()).as_ref() != Some(why));
+            !stops.load(Ordering::Acquire)
+        })
+    });
+    let hear = |kind| signal(kind).context("cannot listen to signals");
+    let (mut terminate, mut interrupt) =
+        (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
+    let mut begun = Some(begun);
+    let mut alive = tokio::time::interval(supervisor.alive_every().unwrap_or(SELDOM));
+    loop {
+        tokio::select! {
+            ended = &mut waiting => {
+                let is_free = ended.context("waiting for the store was interrupted")??;
+                return Ok(if is_free { Turn::Open } else { Turn::Stop });
+            }
+            Ok(()) = reasons.changed() => {
+                let Some(why) = reasons.borrow_and_update().clone() else { continue };
+                let why = sentence(&why);
+                tracing::info!("standby: {why}");
+                if let Some(begun) = begun.take() {
+                    begun()?;
+                    supervisor.ready();
+                }
+                supervisor.status(&format!("standby: {why}"));
+            }
+            _ = alive.tick() => supervisor.alive(),
+            _ = terminate.recv() => is_stopped.store(true, Ordering::Release),
+            _ = interrupt.recv() => is_stopped.store(true, Ordering::Release),
+        }
+    }
+}
+
+fn sentence(why: &Waiting) -> String {
+    match why {
+        Waiting::Owner(owner) => format!("{owner} owns the store; this server takes it over later"),
+        Waiting::FormerOwner => {
+            "PostgreSQL was restarted, and the owner of the store has some seconds to return".into()
+        }
+        Waiting::Database(why) => format!("the database cannot be reached: {why}"),
+    }
+}
+
+/// Executes the program again with the same arguments, so that it waits for the store. Returns only
+/// if that fails.
+pub fn begin_again() -> anyhow::Error {
+    let failed = |error: std::io::Error| anyhow!(error).context("cannot begin again as a standby");
+    match std::env::current_exe() {
+        Ok(program) => failed(Command::new(program).args(std::env::args_os().skip(1)).exec()),
+        Err(error) => failed(error),
+    }
+}
+
+/// The failure of a server that does not wait for the store again.
+pub fn ended() -> anyhow::Error {
+    database::taken_over()
+}
