@@ -29,10 +29,10 @@ def environment():
 class Node:
     """A server that stores in a database."""
 
-    def __init__(self, folder, url, *arguments):
+    def __init__(self, folder, url, *arguments, port=0):
         folder.mkdir(exist_ok=True)
         self.log = folder / "log"
-        flags = ["--port", "0", "--dbpath", folder / "data", "--storageEngine", "postgres", "--storageUrl", url]
+        flags = ["--port", str(port), "--dbpath", folder / "data", "--storageEngine", "postgres", "--storageUrl", url]
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
                 [os.environ["MAYFLYDB_BIN"], *flags, *arguments],

@@ -1,0 +1,188 @@
+"""Several servers over one PostgreSQL, of which one serves clients: it is killed, paused and stopped."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pymongo
+import pytest
+from pymongo.errors import PyMongoError
+
+from postgres import Postgres
+from test_postgres import PATIENCE, Node, environment
+
+STANDBY = "--storageStandby"
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    with Postgres(tmp_path_factory.mktemp("postgres") / "log") as server:
+        yield server
+
+
+class Member(Node):
+    """One of several servers, with a port that it keeps."""
+
+    def __init__(self, folder, url):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.folder, self.url = folder, url
+        self.start()
+
+    def start(self):
+        super().__init__(self.folder, self.url, STANDBY, port=self.port)
+
+    def listens(self):
+        with socket.socket() as one:
+            one.settimeout(1)
+            return one.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def says(self, text):
+        return text in self.log.read_text()
+
+
+def until(condition, seconds=PATIENCE):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class Load:
+    """Clients that write all the time, and one that follows the changes."""
+
+    def __init__(self, members):
+        hosts = ",".join(f"127.0.0.1:{member.port}" for member in members)
+        self.client = pymongo.MongoClient(f"mongodb://{hosts}/", serverSelectionTimeoutMS=60_000)
+        # The driver waits as long for the server of a cursor or of a transaction, before it goes on at another one.
+        self.impatient = pymongo.MongoClient(f"mongodb://{hosts}/", serverSelectionTimeoutMS=5_000)
+        self.ended = threading.Event()
+        self.inserted, self.errors, self.events, self.last = [], [], [], time.monotonic()
+        self.longest = 0
+        self.counters = [0] * 3
+        self.client.t.counters.insert_many({"_id": which, "n": 0} for which in range(3))
+        self.stream = self.impatient.t.items.watch(max_await_time_ms=200)
+        self.threads = [threading.Thread(target=self.insert), threading.Thread(target=self.follow)]
+        self.threads += [threading.Thread(target=self.count, args=[which]) for which in range(3)]
+        for thread in self.threads:
+            thread.start()
+
+    def insert(self):
+        number = 0
+        while not self.ended.is_set():
+            number += 1
+            try:
+                self.client.t.items.insert_one({"_id": number})
+                self.inserted.append(number)
+            except PyMongoError as error:
+                self.errors.append(error)
+            self.longest = max(self.longest, time.monotonic() - self.last)
+            self.last = time.monotonic()
+
+    def count(self, which):
+        while not self.ended.is_set():
+            try:
+                self.client.t.counters.update_one({"_id": which}, {"$inc": {"n": 1}})
+                self.counters[which] += 1
+            except PyMongoError as error:
+                self.errors.append(error)
+
+    def follow(self):
+        while not self.ended.is_set() or len(self.events) < len(self.inserted):
+            if event := self.stream.try_next():
+                self.events.append(event["documentKey"]["_id"])
+
+    def goes_on(self):
+        """Waits until writes are acknowledged again."""
+        seen = len(self.inserted)
+        until(lambda: len(self.inserted) > seen + 20)
+
+    def end(self):
+        """What was acknowledged is there once, and no client saw an error: drivers repeat each write once."""
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+        assert self.errors == []
+        assert [found["n"] for found in self.client.t.counters.find().sort("_id")] == self.counters
+        assert [found["_id"] for found in self.client.t.items.find().sort("_id")] == self.inserted
+        assert self.events == self.inserted
+        return self.longest
+
+
+@pytest.fixture
+def members(postgres, tmp_path):
+    url = postgres.database()
+    first = Member(tmp_path / "first", url)
+    first.client()
+    second = Member(tmp_path / "second", url)
+    until(lambda: second.says("standby: the server 127.0.0.1 since"))
+    yield first, second
+    for member in (first, second):
+        if member.process.poll() is None:
+            member.process.kill()
+            member.process.wait()
+
+
+def test_a_standby_takes_over_from_a_server_that_was_killed_or_stopped(members):
+    first, second = members
+    assert not second.listens()
+    load = Load(members)
+    load.goes_on()
+    first.process.kill()
+    first.process.wait()
+    load.goes_on()
+    assert second.listens()
+    first.start()
+    until(lambda: first.says("standby: the server 127.0.0.1 since"))
+    assert second.end() == 0
+    load.goes_on()
+    assert first.listens()
+    # Two and a half seconds on a quiet machine: most of them until the driver looks again.
+    assert load.end() < 15
+    assert first.end() == 0
+
+
+def test_a_server_that_was_paused_becomes_the_standby(members):
+    first, second = members
+    load = Load(members)
+    load.goes_on()
+    with load.impatient.start_session() as session:
+        session.start_transaction()
+        load.impatient.t.items.insert_one({"_id": "never"}, session=session)
+        first.process.send_signal(signal.SIGSTOP)
+        until(second.listens)
+        # Clients whose connections are to the paused server wait for it.
+        first.process.send_signal(signal.SIGCONT)
+        load.goes_on()
+        with pytest.raises(PyMongoError) as failed:
+            session.commit_transaction()
+        labels = ("TransientTransactionError", "UnknownTransactionCommitResult")
+        assert any(failed.value.has_error_label(label) for label in labels)
+    until(lambda: first.says("another server has taken the store over"))
+    until(lambda: first.says("standby: the server 127.0.0.1 since"))
+    assert not first.listens()
+    # The lease is ten seconds.
+    assert load.end() < 30
+    second.process.kill()
+    second.process.wait()
+    assert first.client().t.items.count_documents({"_id": "never"}) == 0
+    assert first.end() == 0
+
+
+def test_a_standby_ends_when_it_is_asked_to(members, tmp_path):
+    first, second = members
+    assert second.end() == 0
+    # A port in use is found at once.
+    third = Member(tmp_path / "third", first.url)
+    until(lambda: third.says("standby: "))
+    fourth = Node(tmp_path / "fourth", first.url, STANDBY, port=first.port)
+    code, said = fourth.refused()
+    assert code == 48 and "uses this port" in said
+    assert third.end() == 0 and first.end() == 0
+    words = [os.environ["MAYFLYDB_BIN"], "--dbpath", tmp_path / "embedded", "--port", "0", STANDBY]
+    ended = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=PATIENCE, check=False)
+    assert ended.returncode == 2 and "only a store in PostgreSQL has several servers" in ended.stderr
