@@ -40,7 +40,7 @@ pub enum Which {
 /// The entries that a transaction has written into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEntries {
-    /// Their number.
+    /// The number of entries.
     pub count: u64,
     /// The wall time, in milliseconds since 1970. The timestamps are not before it.
     pub now_ms: i64,

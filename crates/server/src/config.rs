@@ -155,21 +155,7 @@ impl Config {
             port_is_default: layers.is_default("net.port"),
             bind,
             max_connections: max_connections.unwrap_or(MAX_CONNECTIONS),
-            tls: TlsOptions {
-                mode: match layers.text("net.tls.mode")?.as_str() {
-                    "disabled" => TlsMode::Disabled,
-                    "requireTLS" => TlsMode::Required,
-                    _ => TlsMode::Allowed,
-                },
-                certificate_key_file: optional("net.tls.certificateKeyFile")?.map(PathBuf::from),
-                password: optional("net.tls.certificateKeyFilePassword")?.map(SecretString::from),
-                ca_file: optional("net.tls.CAFile")?.map(PathBuf::from),
-                crl_file: optional("net.tls.CRLFile")?.map(PathBuf::from),
-                allow_without_certificates: layers
-                    .bool("net.tls.allowConnectionsWithoutCertificates")?,
-                disabled_protocols: list(&layers.text("net.tls.disabledProtocols")?),
-                fips_mode: layers.bool("net.tls.FIPSMode")?,
-            },
+            tls: tls_options(layers)?,
             http: http::settings(layers)?,
             db_path: PathBuf::from(layers.text("storage.dbPath")?),
             engine: match layers.text("storage.engine")?.as_str() {
@@ -209,6 +195,26 @@ impl Config {
             parameters: layers.parameters(),
         })
     }
+}
+
+fn tls_options(layers: &Layers) -> anyhow::Result<TlsOptions> {
+    let optional = |path: &str| -> anyhow::Result<Option<String>> {
+        Ok(Some(layers.text(path)?).filter(|text| !text.is_empty()))
+    };
+    Ok(TlsOptions {
+        mode: match layers.text("net.tls.mode")?.as_str() {
+            "disabled" => TlsMode::Disabled,
+            "requireTLS" => TlsMode::Required,
+            _ => TlsMode::Allowed,
+        },
+        certificate_key_file: optional("net.tls.certificateKeyFile")?.map(PathBuf::from),
+        password: optional("net.tls.certificateKeyFilePassword")?.map(SecretString::from),
+        ca_file: optional("net.tls.CAFile")?.map(PathBuf::from),
+        crl_file: optional("net.tls.CRLFile")?.map(PathBuf::from),
+        allow_without_certificates: layers.bool("net.tls.allowConnectionsWithoutCertificates")?,
+        disabled_protocols: list(&layers.text("net.tls.disabledProtocols")?),
+        fips_mode: layers.bool("net.tls.FIPSMode")?,
+    })
 }
 
 fn count(layers: &Layers, path: &str) -> anyhow::Result<usize> {

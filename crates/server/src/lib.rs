@@ -33,10 +33,10 @@ pub mod permissions;
 mod processes;
 pub mod processor;
 mod shell_host;
+pub mod standby;
 mod start;
 pub mod status_task;
 pub mod storage_task;
-pub mod standby;
 pub mod supervisor;
 mod tls;
 

@@ -245,8 +245,8 @@ enum End {
     TakenOver,
 }
 
-/// Waits for SIGTERM, SIGINT, the command `shutdown`, or the loss of the store. Meanwhile SIGUSR1 rotates the log files, and SIGHUP reopens them and reads
-/// certificates again.
+/// Waits for SIGTERM, SIGINT, the command `shutdown`, or the loss of the store. Meanwhile SIGUSR1
+/// rotates the log files, and SIGHUP reopens them and reads certificates again.
 async fn wait_for_end(running: &Running, supervisor: &Supervisor) -> anyhow::Result<End> {
     let hear = |kind| signal(kind).context("cannot listen to signals");
     let (mut terminate, mut interrupt) =

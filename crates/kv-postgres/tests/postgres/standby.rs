@@ -35,14 +35,14 @@ fn end_sessions(server: &Server, schema: &str) {
 #[test]
 fn a_store_without_an_owner_is_free() {
     let (server, options) = (store::shared(), others_wait());
-    assert_eq!(wait(&server, &options, 1), (true, None), "there is no store yet");
+    assert_eq!(wait(server, &options, 1), (true, None), "there is no store yet");
     let first = PostgresEngine::open(&server.url(), options.clone()).unwrap();
-    let (is_free, waits_for) = wait(&server, &options, 2);
+    let (is_free, waits_for) = wait(server, &options, 2);
     assert!(
         !is_free && matches!(waits_for, Some(Waiting::Owner(who)) if who.contains("127.0.0.1"))
     );
     first.close().unwrap();
-    assert!(wait(&server, &options, 200).0);
+    assert!(wait(server, &options, 200).0);
     assert!(!first.is_taken_over());
 }
 
@@ -51,7 +51,7 @@ fn an_owner_that_does_not_beat_is_not_ended() {
     let (server, options) = (store::shared(), options());
     let waiting = PostgresOptions { others_wait: true, lease: Duration::ZERO, ..options.clone() };
     let first = PostgresEngine::open(&server.url(), options).unwrap();
-    assert!(!wait(&server, &waiting, 3).0);
+    assert!(!wait(server, &waiting, 3).0);
     put(&*first, b"1").unwrap();
 }
 
@@ -65,7 +65,7 @@ fn an_owner_whose_lease_has_run_out_is_replaced() {
     let late = format!("update {schema}.beat set at = at - interval '2 minutes'");
     let is_free = (0..10).any(|_| {
         server.sql(&late);
-        wait(&server, &options, 4).0
+        wait(server, &options, 4).0
     });
     assert!(is_free);
     let second = PostgresEngine::open(&server.url(), options.clone()).unwrap();
@@ -87,9 +87,9 @@ fn after_a_restart_of_postgresql_the_owner_may_come_back_within_its_lease() {
     let restarted =
         format!("update {schema}.beat set owner = {owner}, instance = 'before', at = now()");
     server.sql(&restarted);
-    end_sessions(&server, schema);
-    let (is_free, waits_for) = wait(&server, &options, 3);
+    end_sessions(server, schema);
+    let (is_free, waits_for) = wait(server, &options, 3);
     assert_eq!((is_free, waits_for), (false, Some(Waiting::FormerOwner)));
     server.sql(&format!("update {schema}.beat set at = at - interval '2 minutes'"));
-    assert!(wait(&server, &options, 1).0);
+    assert!(wait(server, &options, 1).0);
 }

@@ -2,9 +2,10 @@
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::gaps::{Gaps, Version};
 use super::operation::{ExpiredBy, LoggedCommand, LoggedObject, LoggedUpdate, RecordInLog};
 use super::runs::{DeletionRun, ITEM_BYTES, InsertRun};
-use super::stored::{self, Gaps, Packed, ReferenceBuilder, StoredEntry, Version};
+use super::stored::{self, Packed, ReferenceBuilder, StoredEntry};
 use super::transactions::Parts;
 
 /// Builds the entry for the operations of one unit.

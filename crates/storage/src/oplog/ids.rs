@@ -16,7 +16,7 @@
 
 use mayfly_value::{RawElement, RawValue};
 
-use super::stored::{put_varint, take_varint};
+use super::varint::{put_varint, take_varint};
 
 /// The binary subtype of a list of ids.
 const IDS: u8 = 0x81;

@@ -20,6 +20,7 @@ mod clock;
 mod diff;
 mod entry;
 mod follow;
+mod gaps;
 pub(crate) mod identity;
 mod ids;
 mod log;
@@ -29,6 +30,7 @@ mod resolve;
 mod runs;
 mod stored;
 mod transactions;
+mod varint;
 mod watch;
 mod window;
 

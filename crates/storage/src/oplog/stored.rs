@@ -24,10 +24,12 @@
 use std::ops::RangeInclusive;
 
 use mayfly_base::Result;
-use mayfly_kv::{GAP_BYTES, Gap, KeyRange, Which};
+use mayfly_kv::{Gap, KeyRange, Which};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::gaps::{Gaps, Version};
 use super::read::unreadable;
+use super::varint::{put_varint, take_varint};
 use crate::record::layout::prefixed;
 
 const FORMAT: u8 = 1;
@@ -44,9 +46,6 @@ const IDS: u8 = 8;
 const HEADER: usize = 6;
 /// The length of a header with a version.
 const VERSIONED_HEADER: usize = 14;
-
-/// The gaps of an entry: its key, the version, and the timestamps `ts` and `prevOpTime.ts`.
-const GAPS: usize = 4;
 
 /// The binary subtype of a reference.
 const REFERENCE: u8 = 0x80;
@@ -81,39 +80,6 @@ impl Packed {
     /// Whether readers see another form at all.
     pub(super) fn any(self) -> bool {
         self.flags() != 0
-    }
-}
-
-/// The version in the headers of the records that an entry refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    /// The entry's own timestamp.
-    Own,
-    /// The timestamp of the commit, because the entry is one of several.
-    OfCommit,
-}
-
-/// The gaps of an entry.
-#[derive(Clone, Copy)]
-pub(super) struct Gaps {
-    list: [Gap; GAPS],
-    count: usize,
-}
-
-impl Gaps {
-    /// The gap of the key of the entry with this index among those of its commit.
-    pub(super) fn of_entry(index: u64) -> Gaps {
-        Gaps { list: [Gap::Key(0, Which::Entry(index)); GAPS], count: 1 }
-    }
-
-    /// Adds the gap of a timestamp that was just appended to the entry.
-    pub(super) fn add_last(&mut self, entry: &DocBuilder, index: u64) {
-        self.add(Gap::Value(entry.len() - GAP_BYTES, Which::Entry(index)));
-    }
-
-    fn add(&mut self, gap: Gap) {
-        self.list[self.count] = gap;
-        self.count += 1;
     }
 }
 
@@ -174,7 +140,7 @@ impl StoredEntry {
 
     /// The gaps of its key, which is a timestamp, and of the value.
     pub(crate) fn gaps(&self) -> &[Gap] {
-        &self.gaps.list[..self.gaps.count]
+        self.gaps.list()
     }
 
     /// The fields, with references to records instead of their documents, and lists of ids. The
@@ -287,27 +253,6 @@ impl ReferenceBuilder {
         let bytes = &self.bytes;
         (RawValue::Binary { subtype: REFERENCE, bytes }, BINARY_FRAME + bytes.len())
     }
-}
-
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-pub(super) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for at in 0..10 {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7F) << (7 * at);
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 /// Iterates over the record keys of an item. A damaged list ends with an error.

@@ -11,9 +11,9 @@
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::StoredEntry;
 use super::batch::{OplogBatch, Part, end_entry};
-use super::stored::{self, Version};
+use super::gaps::Version;
+use super::{StoredEntry, stored};
 
 /// A transaction's entries before its commit.
 pub(super) struct Parts {

@@ -29,6 +29,7 @@ pub(super) async fn fetch(
         let content = repository.read_content(file, MAX_RUN_BYTES as u64, &transfer).await;
         let content = content.map_err(|error| failed::repository(tried(), error))?;
         let run = entries::unpack(file, &content).map_err(of_store)?;
+        drop(content);
         let path = &file.path;
         let written = writer.write_run(&run);
         written.map_err(|error| of_store(error.in_context(format_args!("'{path}'"))))?;

@@ -28,7 +28,7 @@ pub use writer::EntriesWriter;
 pub(crate) use writer::refuse_unfinished;
 
 /// The most bytes of a run before its last entry.
-pub const RUN_BYTES: usize = 16 << 20;
+pub const RUN_BYTES: usize = 8 << 20;
 /// The most bytes of an entry: those of the largest key and value that an engine takes, and its
 /// two lengths.
 const MAX_ENTRY_BYTES: usize = 96 << 20;

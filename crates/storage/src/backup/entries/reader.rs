@@ -12,9 +12,9 @@ use super::{RUN_BYTES, all_keys, append_entry};
 use crate::record::error::from_kv;
 
 /// From this size on a run ends at a key whose hash says so.
-const FEWEST_BYTES: usize = 4 << 20;
+const FEWEST_BYTES: usize = 2 << 20;
 /// One key in so many ends a run.
-const KEYS_PER_END: u64 = 8192;
+const KEYS_PER_END: u64 = 2048;
 
 /// Reads all entries of a snapshot, one run after the other.
 pub struct EntriesReader {
