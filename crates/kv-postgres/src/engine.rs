@@ -115,7 +115,7 @@ impl PostgresEngine {
             standby::prepare(&connection, &options.schema, deadline)?;
         }
         let owner = Ownership::take(connection, &options.schema, wait, deadline)?;
-        let pool = Pool::new(connector, owner, options.connections);
+        let pool = Pool::new(connector, owner, options);
         if options.others_wait {
             let unavailable = |error: String| OpenError::Unavailable(error);
             pool.beat(deadline).map_err(|error| unavailable(error.to_string()))?;

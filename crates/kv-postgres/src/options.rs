@@ -35,6 +35,9 @@ pub struct PostgresOptions {
     pub held_snapshots: usize,
     /// How long a call waits for a connection and for a reply.
     pub deadline: Duration,
+    /// How long an operation waits for a connection while the database cannot be reached, for
+    /// example during its failover.
+    pub outage: Duration,
     /// How long opening waits for another server that has the store open.
     pub wait_for_owner: Duration,
     /// Whether other servers wait to take the store over, so that this one shows that it lives.
@@ -50,6 +53,7 @@ impl Default for PostgresOptions {
             connections: 60,
             held_snapshots: 30,
             deadline: Duration::from_secs(30),
+            outage: Duration::ZERO,
             wait_for_owner: Duration::from_secs(5),
             others_wait: false,
             lease: Duration::from_secs(10),

@@ -11,19 +11,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use mayfly_kv::{KvError, KvResult};
 use mayfly_work::{OpCtx, current};
 use parking_lot::{Condvar, Mutex};
 
 use crate::connection::{Connection, Connector};
+use crate::options::PostgresOptions;
 use crate::owner::{self, Ownership};
 use crate::standby;
 use crate::wait::{CHECK_EVERY, has_ended};
 
 /// Connections for single reads. The statements of several threads are pipelined on each.
 const READ_CONNECTIONS: usize = 2;
+
+/// The pause before the first attempt to reach a database again. Later ones are longer.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// All connections but that of the owner lock are made here.
 pub(crate) struct Pool {
@@ -34,6 +39,8 @@ pub(crate) struct Pool {
     /// Whether another server owns the store now.
     is_taken_over: AtomicBool,
     most: usize,
+    /// How long operations wait while the database cannot be reached.
+    outage: Duration,
     state: Mutex<PoolState>,
     freed: Condvar,
     readers: [Mutex<Option<Arc<Connection>>>; READ_CONNECTIONS],
@@ -55,13 +62,18 @@ fn closed() -> KvError {
 }
 
 impl Pool {
-    pub(crate) fn new(connector: Connector, owner: Ownership, most: usize) -> Arc<Pool> {
+    pub(crate) fn new(
+        connector: Connector,
+        owner: Ownership,
+        options: &PostgresOptions,
+    ) -> Arc<Pool> {
         Arc::new(Pool {
             connector,
             owner_number: owner.number,
             owner: Mutex::new(owner),
             is_taken_over: AtomicBool::new(false),
-            most,
+            most: options.connections,
+            outage: options.outage,
             state: Mutex::default(),
             freed: Condvar::new(),
             readers: Default::default(),
@@ -139,8 +151,26 @@ impl Pool {
         }
     }
 
-    /// Makes a connection that belongs to the owner of the store.
+    /// Makes a connection that belongs to the owner of the store. While the database cannot be
+    /// reached, it tries again for some time.
     pub(crate) fn connect(&self, deadline: Instant) -> KvResult<Connection> {
+        let give_up = deadline.min(Instant::now() + self.outage);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.try_connect(deadline) {
+                Err(KvError::Unavailable(_)) if Instant::now() + pause < give_up => {}
+                other => return other,
+            }
+            current::wait(|| thread::sleep(pause));
+            pause = (pause * 2).min(CHECK_EVERY);
+            if has_ended() {
+                return Err(KvError::Timeout);
+            }
+            self.check_open()?;
+        }
+    }
+
+    fn try_connect(&self, deadline: Instant) -> KvResult<Connection> {
         let number = self.owner_number;
         self.with_ownership(deadline, |_| Ok(()))?;
         let mut connection = self

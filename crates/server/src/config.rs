@@ -73,6 +73,8 @@ pub struct Config {
     pub storage_url: Option<SecretString>,
     /// The largest number of connections to the database for which operations queue.
     pub storage_connections: usize,
+    /// How long operations wait while the database cannot be reached, in milliseconds.
+    pub storage_wait_ms: u64,
     /// Whether the server waits while another one owns the store in the database.
     pub storage_standby: bool,
     /// Memory for cached blocks and unflushed writes together, in bytes.
@@ -165,6 +167,7 @@ impl Config {
             },
             storage_url: optional("storage.url")?.map(SecretString::from),
             storage_connections: count(layers, "storage.connections")?,
+            storage_wait_ms: layers.integer("storage.waitMs")?.unsigned_abs(),
             storage_standby: layers.bool("storage.standby")?,
             cache_bytes: (layers.number(layers::CACHE_SIZE)? * f64::from(1 << 30)) as usize,
             reserve_bytes: layers.integer("storage.diskReserveMB")?.unsigned_abs() << 20,

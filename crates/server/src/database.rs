@@ -1,6 +1,7 @@
 //! Opening the store in a PostgreSQL database, for the engine `postgres`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use mayfly_base::ErrorCode;
@@ -85,6 +86,7 @@ fn location(config: &Config) -> anyhow::Result<(&str, PostgresOptions)> {
     let options = PostgresOptions {
         connections,
         held_snapshots: HELD,
+        outage: Duration::from_millis(config.storage_wait_ms),
         others_wait: config.storage_standby,
         ..PostgresOptions::default()
     };

@@ -58,9 +58,11 @@ class Postgres:
         with open(self.log, "ab") as out:
             subprocess.run([self.programs / program, *arguments], check=True, **self.options(out))
 
-    def start(self, data: Path, *further: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+    def start(self, data: Path, *further: str, port: int | None = None) -> None:
+        if port is None:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
+        self.port = port
         settings = [word for setting in (*SETTINGS, *further) for word in ("-c", setting)]
         with open(self.log, "ab") as out:
             command = [self.programs / "postgres", "-D", data, "-p", str(self.port), *settings]
@@ -71,6 +73,13 @@ class Postgres:
                 self.__exit__()
                 raise OSError(f"PostgreSQL does not start, see {self.log}")
             time.sleep(0.05)
+
+    def restart(self, away_secs: float) -> None:
+        """Ends all sessions, and starts again at the same port."""
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait()
+        time.sleep(away_secs)
+        self.start(Path(self.folder) / "data", port=self.port)
 
     def sql(self, text: str) -> int:
         command = [self.programs / "psql", "-qX", self.url("postgres"), "-c", text]

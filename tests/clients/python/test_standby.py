@@ -173,6 +173,20 @@ def test_a_server_that_was_paused_becomes_the_standby(members):
     assert first.end() == 0
 
 
+def test_the_owner_goes_on_when_postgresql_was_restarted(postgres, members):
+    first, second = members
+    load = Load(members)
+    load.goes_on()
+    for _ in range(2):
+        postgres.restart(1.5)
+        load.goes_on()
+    assert first.listens() and not second.listens()
+    assert second.says("standby: the database cannot be reached")
+    # No client has seen an error: operations wait for the database.
+    assert load.end() < 15
+    assert second.end() == 0 and first.end() == 0
+
+
 def test_a_standby_ends_when_it_is_asked_to(members, tmp_path):
     first, second = members
     assert second.end() == 0

@@ -78,6 +78,9 @@ pub struct Flags {
     /// Most connections to that database for which operations queue [default: 32]
     #[arg(long = "storageConnections", value_name = "NUMBER")]
     pub(super) storage_connections: Option<String>,
+    /// How long operations wait while PostgreSQL cannot be reached, in milliseconds
+    #[arg(long = "storageWaitMs", value_name = "MS")]
+    pub(super) storage_wait_ms: Option<String>,
     /// Wait while another server owns the store in PostgreSQL, and take it over when that one ends.
     #[arg(long = "storageStandby")]
     pub(super) storage_standby: bool,
@@ -320,6 +323,7 @@ impl Flags {
             ("storageEngine", &self.storage_engine),
             ("storageUrl", &self.storage_url),
             ("storageConnections", &self.storage_connections),
+            ("storageWaitMs", &self.storage_wait_ms),
             ("cacheSizeGB", &self.cache_size_gb),
             ("replSet", &self.repl_set),
             ("advertise", &self.advertise),
