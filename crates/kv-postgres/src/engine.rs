@@ -209,6 +209,10 @@ impl Engine for PostgresEngine {
         self.store.pool.is_taken_over()
     }
 
+    fn await_take_over(&self) -> bool {
+        self.store.pool.await_take_over()
+    }
+
     fn log(&self) -> &Arc<LogClock> {
         &self.store.log
     }

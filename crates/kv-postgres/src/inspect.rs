@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use mayfly_kv::StandbyStats;
 use tokio::runtime::Builder;
 
 use crate::connection::{Connection, Connector};
 use crate::engine::PostgresEngine;
+use crate::figures;
 use crate::open_error::OpenError;
 use crate::options::{PostgresOptions, Target};
 use crate::schema;
@@ -30,6 +32,8 @@ pub struct StoreFacts {
     pub server: String,
     /// The setting of the user.
     pub synchronous_commit: String,
+    /// What takes over when a server or the database fails.
+    pub standbys: StandbyStats,
     /// The tables by name; none if the store was not made yet.
     pub tables: Vec<TableFacts>,
 }
@@ -78,6 +82,9 @@ fn facts_of(
     let row = connection.open_with(settings, deadline)?;
     let text = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
     let (server, synchronous_commit) = (text(0), text(1));
+    let row = connection.open_with(&format!("select {}", figures::standbys(schema)), deadline)?;
+    let number = |at: usize| row.get(at).and_then(|text| text.as_deref()?.parse().ok());
+    let standbys = figures::standby_stats([0, 1, 2].map(|at| number(at).unwrap_or(0)));
     let row = connection.open_with(&format!("{TABLES}'{schema}'"), deadline)?;
     let listed = row.first().cloned().flatten().unwrap_or_default();
     let tables: Vec<TableFacts> = listed.split(',').filter_map(table).collect();
@@ -85,7 +92,7 @@ fn facts_of(
         true => schema::check_may_create(connection, schema, deadline)?,
         false => schema::check_present(connection, schema, deadline)?,
     }
-    Ok(StoreFacts { server, synchronous_commit, tables })
+    Ok(StoreFacts { server, synchronous_commit, standbys, tables })
 }
 
 fn table(text: &str) -> Option<TableFacts> {

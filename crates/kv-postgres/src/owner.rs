@@ -25,6 +25,8 @@ use crate::open_error::OpenError;
 
 pub(crate) const OWNER_LOCK: u8 = 2;
 const SESSION_LOCK: u8 = 3;
+/// Held, shared with others, by each server that waits for the store.
+pub(crate) const WAITING_LOCK: u8 = 4;
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 
 /// The session that holds the owner lock, and the number of this owner.
@@ -34,7 +36,7 @@ pub(crate) struct Ownership {
     pub(crate) number: i64,
 }
 
-fn lock(schema: &str, which: u8) -> String {
+pub(crate) fn lock(schema: &str, which: u8) -> String {
     format!("hashtextextended('{schema}', {which})")
 }
 

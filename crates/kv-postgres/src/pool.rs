@@ -38,6 +38,8 @@ pub(crate) struct Pool {
     owner: Mutex<Ownership>,
     /// Whether another server owns the store now.
     is_taken_over: AtomicBool,
+    /// Notified when that is noted, and when the pool is closed.
+    ended: Condvar,
     most: usize,
     /// How long operations wait while the database cannot be reached.
     outage: Duration,
@@ -72,6 +74,7 @@ impl Pool {
             owner_number: owner.number,
             owner: Mutex::new(owner),
             is_taken_over: AtomicBool::new(false),
+            ended: Condvar::new(),
             most: options.connections,
             outage: options.outage,
             state: Mutex::default(),
@@ -178,9 +181,7 @@ impl Pool {
             .connect(deadline)
             .map_err(|error| KvError::Unavailable(error.to_string()))?;
         let joined = owner::join(&mut connection, &self.connector.schema, number, deadline);
-        if matches!(joined, Err(KvError::Fenced(_))) {
-            self.is_taken_over.store(true, Ordering::Release);
-        }
+        self.note_owner(&joined);
         joined.map(|()| connection)
     }
 
@@ -204,6 +205,24 @@ impl Pool {
         self.is_taken_over.load(Ordering::Acquire)
     }
 
+    /// Waits until another server has taken the store over; returns false when the pool is closed.
+    pub(crate) fn await_take_over(&self) -> bool {
+        let mut state = self.state.lock();
+        while !self.is_taken_over() && !state.is_closed {
+            self.ended.wait(&mut state);
+        }
+        self.is_taken_over()
+    }
+
+    /// Notes that another server has taken the store over, if this result says so.
+    fn note_owner<T>(&self, result: &KvResult<T>) {
+        if matches!(result, Err(KvError::Fenced(_))) {
+            let _state = self.state.lock();
+            self.is_taken_over.store(true, Ordering::Release);
+            self.ended.notify_all();
+        }
+    }
+
     /// Calls a function with the session of the owner lock, which is taken again if its session was
     /// lost.
     fn with_ownership<T>(
@@ -221,9 +240,7 @@ impl Pool {
             None => Err(closed()),
         };
         let result = retaken.and_then(|()| owner.connection.as_ref().map_or(Err(closed()), act));
-        if matches!(result, Err(KvError::Fenced(_))) {
-            self.is_taken_over.store(true, Ordering::Release);
-        }
+        self.note_owner(&result);
         result
     }
 
@@ -264,6 +281,7 @@ impl Pool {
     /// Ends idle connections, leased ones when they are returned, and the ownership.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
+        self.ended.notify_all();
         self.owner.lock().connection = None;
         self.drop_idle();
         for reader in &self.readers {

@@ -24,7 +24,7 @@ use crate::connection::{Connection, Connector};
 use crate::engine::PostgresEngine;
 use crate::open_error::OpenError;
 use crate::options::{PostgresOptions, Target};
-use crate::owner::{OWNER_LOCK, holders};
+use crate::owner::{OWNER_LOCK, WAITING_LOCK, holders, lock};
 use crate::pool::Pool;
 
 /// How often an owner beats.
@@ -184,7 +184,12 @@ fn look_at(
     let deadline = Instant::now() + PATIENCE;
     let connection = match connection {
         Some(connection) if connection.is_usable() => connection,
-        _ => connection.insert(connector.connect(deadline)?),
+        _ => {
+            let made = connection.insert(connector.connect(deadline)?);
+            let lock = lock(&options.schema, WAITING_LOCK);
+            made.open_with(&format!("select pg_advisory_lock_shared({lock})"), deadline)?;
+            made
+        }
     };
     let schema = &options.schema;
     let present = format!(

@@ -70,6 +70,7 @@ pub(crate) fn read(store: &Store, slow: &SlowFigures, clock: &SystemClock) -> En
         stalled_micros: counts.stalled_micros.load(Relaxed),
     };
     EngineStats {
+        standbys: None,
         memory_bytes: cached + record_bytes + slow.table_reader_bytes,
         disk_bytes: slow.keyspaces.iter().map(|keyspace| keyspace.files.bytes).sum(),
         written_bytes: slow.written_bytes,

@@ -466,7 +466,14 @@ pub trait Engine: Send + Sync {
     }
 
     /// Whether another server has taken the store over, so that nothing will succeed any more.
+    #[inline]
     fn is_taken_over(&self) -> bool {
+        false
+    }
+
+    /// Waits until another server has taken the store over, and returns true; or false when this
+    /// one has closed it, or when no other one can take it over.
+    fn await_take_over(&self) -> bool {
         false
     }
 

@@ -40,5 +40,6 @@ pub use range::{
 pub use round_trips::{RoundTripCounter, RoundTrips};
 pub use stats::{
     BackgroundStats, CacheStats, EngineStats, FileStats, Files, HitStats, KeyspaceStats, RoomStats,
+    StandbyStats,
 };
 pub use wrapper::EngineWrapper;

@@ -24,6 +24,8 @@ pub struct EngineStats {
     pub blocks: Option<HitStats>,
     /// Look-ups in the cache of records; `None` for engines without one.
     pub records: Option<HitStats>,
+    /// Copies of the data, and servers that wait for it; `None` for engines in this process.
+    pub standbys: Option<StandbyStats>,
     /// Flushes and compactions; `None` for engines that have none.
     pub background: Option<BackgroundStats>,
 }
@@ -79,6 +81,17 @@ pub struct BackgroundStats {
     pub stalls: u64,
     /// The time of these waits, in microseconds.
     pub stalled_micros: u64,
+}
+
+/// What takes over when a part of a deployment fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StandbyStats {
+    /// Servers that wait to take the store over.
+    pub servers: u64,
+    /// Standbys of the database that receive its changes.
+    pub databases: u64,
+    /// Whether commits wait for a standby of the database, so that its failover loses none.
+    pub are_synchronous: bool,
 }
 
 /// What a cache served, since start.

@@ -80,6 +80,7 @@ engine_around! {
     fn release_files(&self) -> KvResult<()>;
     fn is_nearly_full(&self) -> bool;
     fn is_taken_over(&self) -> bool;
+    fn await_take_over(&self) -> bool;
     fn flush(&self) -> KvResult<()>;
     fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
     fn wall_ms(&self) -> KvResult<Option<i64>>;

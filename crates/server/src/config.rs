@@ -75,6 +75,8 @@ pub struct Config {
     pub storage_connections: usize,
     /// How long operations wait while the database cannot be reached, in milliseconds.
     pub storage_wait_ms: u64,
+    /// Whether commits have to wait for a standby of the database.
+    pub storage_require_synchronous: bool,
     /// Whether the server waits while another one owns the store in the database.
     pub storage_standby: bool,
     /// Memory for cached blocks and unflushed writes together, in bytes.
@@ -168,6 +170,7 @@ impl Config {
             storage_url: optional("storage.url")?.map(SecretString::from),
             storage_connections: count(layers, "storage.connections")?,
             storage_wait_ms: layers.integer("storage.waitMs")?.unsigned_abs(),
+            storage_require_synchronous: layers.bool("storage.requireSynchronousStandby")?,
             storage_standby: layers.bool("storage.standby")?,
             cache_bytes: (layers.number(layers::CACHE_SIZE)? * f64::from(1 << 30)) as usize,
             reserve_bytes: layers.integer("storage.diskReserveMB")?.unsigned_abs() << 20,

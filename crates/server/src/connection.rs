@@ -237,6 +237,10 @@ impl<'s> Served<'s> {
                 true => peer::lending(&mut self.stream, command),
                 false => command(),
             };
+            if service.store.engine().is_taken_over() {
+                // The process is about to end. A reply would make the client try again here.
+                return std::future::pending().await;
+            }
             let outcome = match next {
                 Next::Reply(outcome) => outcome,
                 Next::Wait(wait) => {

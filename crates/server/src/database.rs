@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use mayfly_base::ErrorCode;
-use mayfly_kv::Engine;
+use mayfly_kv::{Engine, StandbyStats};
 use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions, StoreFacts, Waiting};
 use secrecy::ExposeSecret;
 
@@ -30,10 +30,40 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
         let failure = Failure::new(FailureKind::Options, TRIED, advice);
         return Err(anyhow!("a replica set needs the embedded engine").context(failure));
     }
-    match PostgresEngine::open(url, options) {
-        Ok(engine) => Ok(engine),
-        Err(error) => Err(failed(error)),
+    let engine = match PostgresEngine::open(url, options) {
+        Ok(engine) => engine,
+        Err(error) => return Err(failed(error)),
+    };
+    if let Err(why) = check_standbys(config, &engine.stats().standbys.unwrap_or_default()) {
+        // The reason is reported.
+        let _ = engine.close();
+        return Err(why);
     }
+    Ok(engine)
+}
+
+/// Checks that a failover of the database loses no acknowledged write, if the configuration wants
+/// that; otherwise a warning says so.
+fn check_standbys(config: &Config, standbys: &StandbyStats) -> anyhow::Result<()> {
+    if standbys.are_synchronous {
+        return Ok(());
+    }
+    if config.storage_require_synchronous {
+        let advice = "name a standby in synchronous_standby_names of PostgreSQL, or leave \
+                      --requireSynchronousStandby out";
+        let failure = Failure::new(FailureKind::General, TRIED, advice);
+        let text =
+            "commits do not wait for a standby, so that a failover could lose acknowledged writes";
+        return Err(anyhow!(text).context(failure));
+    }
+    if standbys.databases > 0 {
+        tracing::warn!(
+            startupWarning = true,
+            standbys = standbys.databases,
+            "The standbys of PostgreSQL are asynchronous: a failover can lose acknowledged writes, also those with w: \"majority\""
+        );
+    }
+    Ok(())
 }
 
 /// Waits until the store has no owner, or one that shows no sign of life. `look` ends the wait by

@@ -35,9 +35,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// wait, too.
 const MOST_THREADS: usize = 4096;
 
-/// How often the server looks whether another one has taken the store over.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-
 /// How a run of the program has ended.
 enum Ended {
     With(ExitCode),
@@ -175,8 +172,7 @@ async fn serve(
     };
     let End::Asked(grace) = end else {
         tracing::error!("another server has taken the store over");
-        // The store cannot be closed: it is the other server's.
-        let _ = running.stop().await;
+        running.abandon().await;
         return if config.storage_standby { Ok(Ended::ForStandby) } else { Err(standby::ended()) };
     };
     supervisor.stopping();
@@ -254,12 +250,13 @@ async fn wait_for_end(running: &Running, supervisor: &Supervisor) -> anyhow::Res
     let (mut rotate, mut reload) =
         (hear(SignalKind::user_defined1())?, hear(SignalKind::hangup())?);
     let service = &running.service;
+    let mut taken_over = std::pin::pin!(running.taken_over());
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
             _ = interrupt.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
             () = running.stop_requested() => return Ok(End::Asked(DRAIN)),
-            () = taken_over(running) => return Ok(End::TakenOver),
+            () = &mut taken_over => return Ok(End::TakenOver),
             _ = rotate.recv() => rotate_logs(service, LogRotation::Configured),
             _ = reload.recv() => {
                 supervisor.reloading();
@@ -268,17 +265,6 @@ async fn wait_for_end(running: &Running, supervisor: &Supervisor) -> anyhow::Res
                 supervisor.ready();
             }
         }
-    }
-}
-
-/// Ends when another server has taken the store over.
-async fn taken_over(running: &Running) {
-    if !running.service.store.is_remote() {
-        return std::future::pending().await;
-    }
-    let mut looks = tokio::time::interval(LOOK_EVERY);
-    while !running.is_taken_over() {
-        looks.tick().await;
     }
 }
 

@@ -168,9 +168,20 @@ pub(crate) async fn try_addresses(config: &Config) -> anyhow::Result<()> {
 }
 
 impl Running {
-    /// Whether another server has taken the store over.
-    pub fn is_taken_over(&self) -> bool {
-        self.service.store.engine().is_taken_over()
+    /// Waits until another server has taken the store over.
+    pub async fn taken_over(&self) {
+        let store = self.service.store.clone();
+        let waited = tokio::task::spawn_blocking(move || store.engine().await_take_over()).await;
+        if !waited.unwrap_or(false) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Ends the server after another one has taken its store over, which cannot be closed. Clients
+    /// get no more replies: they connect to the other server.
+    pub async fn abandon(mut self) {
+        self.listeners.shutdown().await;
+        drop(self.announcement.take());
     }
 
     /// The first listening address.

@@ -27,12 +27,22 @@ pub fn run(config: &Config, action: StorageAction, out: &mut impl Write) -> anyh
 }
 
 fn checked(facts: &StoreFacts) -> String {
-    let StoreFacts { server, synchronous_commit, tables } = facts;
+    let StoreFacts { server, synchronous_commit, standbys, tables } = facts;
     let store = match tables.is_empty() {
         true => "there is no store yet; the first start or 'storage init' makes it",
         false => "the store has the format of this version",
     };
-    format!("PostgreSQL {server}, synchronous_commit={synchronous_commit}: {store}.\n")
+    let loss = match (standbys.databases, standbys.are_synchronous) {
+        (0, false) => "There is no standby of PostgreSQL.",
+        (0, true) => "No standby of PostgreSQL is connected, for which commits wait.",
+        (_, true) => "Commits wait for a standby of PostgreSQL: a failover loses none.",
+        (_, false) => "The standbys of PostgreSQL are asynchronous: a failover can lose commits.",
+    };
+    let waiting = standbys.servers;
+    format!(
+        "PostgreSQL {server}, synchronous_commit={synchronous_commit}: {store}.\n{loss}\n\
+         Servers that wait to take the store over: {waiting}.\n"
+    )
 }
 
 fn sizes(facts: &StoreFacts) -> String {

@@ -12,7 +12,7 @@ import pytest
 from pymongo.errors import PyMongoError
 
 from postgres import Postgres
-from test_postgres import PATIENCE, Node, environment
+from test_postgres import PATIENCE, Node, environment, storage
 
 STANDBY = "--storageStandby"
 
@@ -65,9 +65,11 @@ class Load:
         self.counters = [0] * 3
         self.client.t.counters.insert_many({"_id": which, "n": 0} for which in range(3))
         self.stream = self.impatient.t.items.watch(max_await_time_ms=200)
-        self.threads = [threading.Thread(target=self.insert), threading.Thread(target=self.follow)]
-        self.threads += [threading.Thread(target=self.count, args=[which]) for which in range(3)]
-        for thread in self.threads:
+        self.written = threading.Event()
+        self.writers = [threading.Thread(target=self.insert)]
+        self.writers += [threading.Thread(target=self.count, args=[which]) for which in range(3)]
+        self.follower = threading.Thread(target=self.follow)
+        for thread in (*self.writers, self.follower):
             thread.start()
 
     def insert(self):
@@ -91,7 +93,7 @@ class Load:
                 self.errors.append(error)
 
     def follow(self):
-        while not self.ended.is_set() or len(self.events) < len(self.inserted):
+        while not self.written.is_set() or len(self.events) < len(self.inserted):
             if event := self.stream.try_next():
                 self.events.append(event["documentKey"]["_id"])
 
@@ -103,9 +105,11 @@ class Load:
     def end(self):
         """What was acknowledged is there once, and no client saw an error: drivers repeat each write once."""
         self.ended.set()
-        for thread in self.threads:
+        for thread in self.writers:
             thread.join(PATIENCE)
-            assert not thread.is_alive()
+        self.written.set()
+        self.follower.join(PATIENCE)
+        assert not any(thread.is_alive() for thread in (*self.writers, self.follower))
         assert self.errors == []
         assert [found["n"] for found in self.client.t.counters.find().sort("_id")] == self.counters
         assert [found["_id"] for found in self.client.t.items.find().sort("_id")] == self.inserted
@@ -130,6 +134,11 @@ def members(postgres, tmp_path):
 def test_a_standby_takes_over_from_a_server_that_was_killed_or_stopped(members):
     first, second = members
     assert not second.listens()
+    standbys = lambda: first.client().admin.command("serverStatus")["storageEngine"]["standbys"]  # noqa: E731
+    assert standbys() == {"servers": 1, "databases": 0, "areSynchronous": False}
+    code, said = storage("check", first.url)
+    assert code == 0 and "There is no standby of PostgreSQL." in said
+    assert "Servers that wait to take the store over: 1." in said
     load = Load(members)
     load.goes_on()
     first.process.kill()
@@ -191,12 +200,15 @@ def test_a_standby_ends_when_it_is_asked_to(members, tmp_path):
     first, second = members
     assert second.end() == 0
     # A port in use is found at once.
+    until(lambda: "over: 0." in storage("check", first.url)[1])
     third = Member(tmp_path / "third", first.url)
     until(lambda: third.says("standby: "))
     fourth = Node(tmp_path / "fourth", first.url, STANDBY, port=first.port)
     code, said = fourth.refused()
     assert code == 48 and "uses this port" in said
     assert third.end() == 0 and first.end() == 0
+    code, said = Node(tmp_path / "careful", first.url, "--requireSynchronousStandby").refused()
+    assert code == 1 and "synchronous_standby_names" in said
     words = [os.environ["MAYFLYDB_BIN"], "--dbpath", tmp_path / "embedded", "--port", "0", STANDBY]
     ended = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=PATIENCE, check=False)
     assert ended.returncode == 2 and "only a store in PostgreSQL has several servers" in ended.stderr

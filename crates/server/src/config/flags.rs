@@ -81,6 +81,9 @@ pub struct Flags {
     /// How long operations wait while PostgreSQL cannot be reached, in milliseconds
     #[arg(long = "storageWaitMs", value_name = "MS")]
     pub(super) storage_wait_ms: Option<String>,
+    /// Refuse to start unless commits wait for a standby of PostgreSQL
+    #[arg(long = "requireSynchronousStandby")]
+    pub(super) require_synchronous_standby: bool,
     /// Wait while another server owns the store in PostgreSQL, and take it over when that one ends.
     #[arg(long = "storageStandby")]
     pub(super) storage_standby: bool,
@@ -285,7 +288,7 @@ impl Flags {
     }
 
     /// The flags without a value that stand for `true`.
-    fn switches(&self) -> [(&'static str, bool); 11] {
+    fn switches(&self) -> [(&'static str, bool); 12] {
         [
             ("bind_ip_all", self.bind_ip_all),
             ("allowOpen", self.allow_open),
@@ -299,6 +302,7 @@ impl Flags {
             ("redactClientLogData", self.redact_client_log_data),
             ("logappend", self.logappend),
             ("fork", self.fork),
+            ("requireSynchronousStandby", self.require_synchronous_standby),
             ("storageStandby", self.storage_standby),
             ("quiet", self.quiet),
         ]

@@ -77,6 +77,7 @@ pub(super) const KEYS: &[Key] = &[
     key("storage.url", "storageUrl", KeyKind::Secret),
     key("storage.connections", "storageConnections", KeyKind::Integer { least: 20, most: 1000 }),
     key("storage.waitMs", "storageWaitMs", KeyKind::Integer { least: 0, most: 30_000 }),
+    key("storage.requireSynchronousStandby", "requireSynchronousStandby", KeyKind::Bool),
     key("storage.standby", "storageStandby", KeyKind::Bool),
     key("storage.cacheSizeGB", "cacheSizeGB", KeyKind::Size { least: 0.03, most: 10_000.0 }),
     key("storage.diskReserveMB", "diskReserveMB", KeyKind::Integer { least: 0, most: 1 << 20 }),

@@ -1,9 +1,12 @@
 //! The storage engine: its memory, its files, its caches, its work in the background.
 
-use mayfly_kv::{BackgroundStats, CacheStats, FileStats, HitStats, Keyspace, KeyspaceStats};
+use mayfly_kv::{
+    BackgroundStats, CacheStats, FileStats, HitStats, Keyspace, KeyspaceStats, StandbyStats,
+};
 
 use super::long;
-use crate::observe::figure::{Figure, Points, counter, gauge};
+use crate::observe::Representation;
+use crate::observe::figure::{Figure, Points, Unit, counter, gauge};
 use crate::observe::reading::Reading;
 
 pub(super) const ROWS: &[Figure] = &[
@@ -123,6 +126,26 @@ pub(super) const ROWS: &[Figure] = &[
     )
     .bytes()
     .each(|r, out| of_files(r, out, |files| long(files.other.bytes))),
+    gauge(
+        "storageEngine.standbys.servers",
+        "mayflydb_storage_waiting_servers",
+        "Servers that wait to take the store in PostgreSQL over.",
+    )
+    .each(|r, out| of_standbys(r, out, |standbys| long(standbys.servers))),
+    gauge(
+        "storageEngine.standbys.databases",
+        "mayflydb_storage_database_standbys",
+        "Standbys of PostgreSQL that receive its changes.",
+    )
+    .each(|r, out| of_standbys(r, out, |standbys| long(standbys.databases))),
+    gauge(
+        "storageEngine.standbys.areSynchronous",
+        "mayflydb_storage_database_standbys_synchronous",
+        "1 if commits wait for a standby of PostgreSQL, so that its failover loses none.",
+    )
+    .unit(Unit::Flag)
+    .shown(Representation::Bool)
+    .each(|r, out| of_standbys(r, out, |standbys| i64::from(standbys.are_synchronous))),
     counter(
         "storageEngine.reads.{cache}.hits",
         "mayflydb_storage_cache_hits_total",
@@ -208,5 +231,12 @@ fn reads(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&HitStats) -> u64) 
 fn background(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&BackgroundStats) -> u64) {
     if let Some(background) = &reading.engine().background {
         out.add(&[], long(of(background)));
+    }
+}
+
+/// Adds a figure of engines across a network.
+fn of_standbys(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&StandbyStats) -> i64) {
+    if let Some(standbys) = &reading.engine().standbys {
+        out.add(&[], of(standbys));
     }
 }
