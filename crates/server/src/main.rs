@@ -157,7 +157,14 @@ async fn serve(
         tracing::info!("stopped");
         return Ok(DONE);
     }
-    let running = start(options).await?;
+    let running = match start(options).await {
+        Ok(running) => running,
+        // Another waiting server, or the owner that has come back, was faster.
+        Err(error) if config.storage_standby && standby::is_owned(&error) => {
+            return Ok(Ended::ForStandby);
+        }
+        Err(error) => return Err(error),
+    };
     running.service.settings.on_log_level(set_level);
     log_ready(&running, config, began);
     if let Some(background) = background {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use mayfly_kv_postgres::Waiting;
+use mayfly_kv_postgres::{OpenError, Waiting};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -100,6 +100,11 @@ fn sentence(why: &Waiting) -> String {
     }
 }
 
+/// Whether a start has failed because another server owns the store.
+pub fn is_owned(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<OpenError>(), Some(OpenError::InUse(_)))
+}
+
 /// Executes the program again with the same arguments, so that it waits for the store. Returns only
 /// if that fails.
 pub fn begin_again() -> anyhow::Error {
@@ -113,4 +118,20 @@ pub fn begin_again() -> anyhow::Error {
 /// The failure of a server that does not wait for the store again.
 pub fn ended() -> anyhow::Error {
     database::taken_over()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_of_another_server_is_no_other_failure() {
+        let failed = |error: OpenError| {
+            let failure = Failure::new(FailureKind::Folder, "cannot open the store", "wait");
+            anyhow!(error).context(failure)
+        };
+        assert!(is_owned(&failed(OpenError::InUse("another".into()))));
+        assert!(!is_owned(&failed(OpenError::ReadOnly)));
+        assert!(!is_owned(&anyhow!("another")));
+    }
 }

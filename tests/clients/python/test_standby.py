@@ -163,7 +163,7 @@ def test_a_server_that_was_paused_becomes_the_standby(members):
         session.start_transaction()
         load.impatient.t.items.insert_one({"_id": "never"}, session=session)
         first.process.send_signal(signal.SIGSTOP)
-        until(second.listens)
+        until(lambda: second.says("ready on"))
         # Clients whose connections are to the paused server wait for it.
         first.process.send_signal(signal.SIGCONT)
         load.goes_on()
@@ -212,3 +212,22 @@ def test_a_standby_ends_when_it_is_asked_to(members, tmp_path):
     words = [os.environ["MAYFLYDB_BIN"], "--dbpath", tmp_path / "embedded", "--port", "0", STANDBY]
     ended = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=PATIENCE, check=False)
     assert ended.returncode == 2 and "only a store in PostgreSQL has several servers" in ended.stderr
+
+
+def test_of_two_waiting_servers_one_takes_over_and_the_other_waits_again(members, tmp_path):
+    first, second = members
+    third = Member(tmp_path / "third", first.url)
+    try:
+        until(lambda: third.says("standby: "))
+        first.process.kill()
+        first.process.wait()
+        until(lambda: second.says("ready on") or third.says("ready on"))
+        owner, other = (second, third) if second.says("ready on") else (third, second)
+        owner.client().t.items.insert_one({})
+        standbys = lambda: owner.client().admin.command("serverStatus")["storageEngine"]["standbys"]["servers"]  # noqa: E731
+        until(lambda: standbys() == 1)
+        assert other.end() == 0 and owner.end() == 0
+    finally:
+        if third.process.poll() is None:
+            third.process.kill()
+            third.process.wait()
