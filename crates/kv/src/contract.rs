@@ -80,15 +80,6 @@ pub enum InsertCheck {
     AtCommit,
 }
 
-/// The bit that an engine sets in the first byte of a value to retire it: [`Txn::retire`].
-pub const RETIRED: u8 = 0x80;
-
-/// Whether this stored value is retired.
-#[inline]
-pub fn is_retired(keyspace: Keyspace, value: &[u8]) -> bool {
-    keyspace == Keyspace::Record && value.first().is_some_and(|first| first & RETIRED != 0)
-}
-
 /// Receives a scan's entries: key, value. The slices are valid only during the call.
 pub type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 

@@ -19,6 +19,7 @@ mod log;
 pub mod memory;
 mod named_key;
 mod range;
+mod retired;
 pub mod round_trips;
 pub mod scan;
 mod several;
@@ -37,6 +38,7 @@ pub use memory::MemoryEngine;
 pub use range::{
     Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanEnd, ScanLimit, next_page, prefix_end,
 };
+pub use retired::{RETIRED, is_retired};
 pub use round_trips::{RoundTripCounter, RoundTrips};
 pub use stats::{
     BackgroundStats, CacheStats, EngineStats, FileStats, Files, HitStats, KeyspaceStats, RoomStats,
