@@ -13,7 +13,8 @@
 //! So a slow reader delays commits. When a commit has waited for more than a few milliseconds,
 //! because the server is overloaded, readers wait themselves for the next second: a BEGIN that was
 //! answered before the call returns concerns no commit. A commit waits for two seconds at most.
-//! Then the transactions that are late fail with [`KvError::TooOld`] at their first read.
+//! Then the transactions that are late fail with [`KvError::Unavailable`] at their first read, as do
+//! those that would have to begin again, after a lost connection, when there were commits meanwhile.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -35,6 +36,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// After a commit has waited for this long, readers wait themselves for a time.
 const SLOW: Duration = Duration::from_millis(3);
 const SLOW_FOR: Duration = Duration::from_secs(1);
+
+const LATE: &str = "PostgreSQL has not begun the transaction in time";
+const LOST: &str = "the connection to PostgreSQL was lost, and others have committed meanwhile";
 
 /// Begins a transaction; the select takes the snapshot.
 const BEGIN_READER: &str = "begin isolation level repeatable read read only; select 1";
@@ -240,13 +244,13 @@ impl Opening {
             Progress::Sent => Err(Abandoned::Deadline.into()),
             Progress::Begun => Ok(()),
             Progress::Failed(failure) => Err(failure.clone()),
-            Progress::Late => Err(Failure::Refused(KvError::TooOld)),
+            Progress::Late => Err(Failure::Refused(KvError::Unavailable(LATE.into()))),
         };
         drop(progress);
         // Of one that was sent again, commits between the first time and now may be visible.
         match result {
             Ok(()) if self.is_repeated && !self.may_repeat() => {
-                Err(Failure::Refused(KvError::TooOld))
+                Err(Failure::Refused(KvError::Unavailable(LOST.into())))
             }
             result => result,
         }

@@ -7,9 +7,11 @@
 //!   connection has ended. If PostgreSQL was restarted or another server of it was promoted since
 //!   the last beat, all sessions are gone, and the owner may be connecting again: it has until the
 //!   end of the lease;
-//! * when the last beat is older than the lease (ten seconds). The owner may be stopped, or its
-//!   network cut. Its session with the owner lock is ended; opening the store ends the others
-//!   ([`crate::owner`]), so nothing of it can be committed later.
+//! * when the last beat is older than the lease (ten seconds) allows. The owner may be stopped, or
+//!   its network cut. Its session with the owner lock is ended; opening the store ends the others
+//!   ([`crate::owner`]), so nothing of it can be committed later. The lease includes the time of a
+//!   beat in which the waiting server sees the database all the time: when that has not answered
+//!   for a while, or its clock has jumped, the owner beats first.
 //!
 //! All times are those of the database. An owner that does not beat is never ended.
 
@@ -29,6 +31,8 @@ use crate::pool::Pool;
 
 /// How often an owner beats.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
+/// For how long a waiting server must have found the owner late: longer than a beat.
+const CONFIRMED: Duration = Duration::from_millis(3_500);
 /// How often a waiting server looks at the store.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long PostgreSQL has for each answer.
@@ -119,7 +123,7 @@ fn beat_once(pool: &Weak<Pool>) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Free,
-    /// The lease of this owner has run out.
+    /// This owner has not beaten for longer than its lease allows.
     Late(String),
     Waiting(Waiting),
 }
@@ -146,7 +150,7 @@ impl PostgresEngine {
             .map_err(|error| OpenError::Unavailable(error.to_string()))?;
         let limits = (PATIENCE.as_millis(), IDLE_MS);
         let connector = Connector::new(target, &options.schema, runtime.handle().clone(), limits);
-        let mut connection = None;
+        let (mut connection, mut late_since) = (None, None);
         let is_free = loop {
             let found = match look_at(&connector, &mut connection, options) {
                 Ok(found) => found,
@@ -157,14 +161,17 @@ impl PostgresEngine {
                 // Opening the store reports it.
                 Err(_) => break true,
             };
-            let waits_for = match found {
+            let (waits_for, is_late) = match found {
                 Found::Free => break true,
-                Found::Late(owner) => {
-                    tracing::warn!(owner, "the owner of the store has not beaten within its lease");
-                    Waiting::Owner(owner)
-                }
-                Found::Waiting(waiting) => waiting,
+                Found::Late(owner) => (Waiting::Owner(owner), true),
+                Found::Waiting(waiting) => (waiting, false),
             };
+            late_since = late_since.filter(|_| is_late).or(is_late.then(Instant::now));
+            if late_since.is_some_and(|since: Instant| since.elapsed() >= CONFIRMED)
+                && let Some(connection) = &connection
+            {
+                end_owner(connection, &options.schema, &waits_for);
+            }
             if !look(&waits_for) {
                 break false;
             }
@@ -224,7 +231,8 @@ fn look_at(
     let row = connection.open_with(&select, deadline)?;
     let text = |at: usize| row.get(at).cloned().flatten();
     let age_ms = text(1).and_then(|age| age.parse::<i64>().ok());
-    let is_late = age_ms.is_some_and(|age| age > options.lease.as_millis() as i64);
+    let lease = options.lease.saturating_sub(CONFIRMED);
+    let is_late = age_ms.is_some_and(|age| age > lease.as_millis() as i64);
     let found = match (text(0), age_ms) {
         (Some(owner), _) if is_late => Found::Late(owner),
         (Some(owner), _) => Found::Waiting(Waiting::Owner(owner)),
@@ -233,10 +241,16 @@ fn look_at(
         (None, Some(_)) => Found::Waiting(Waiting::FormerOwner),
         (None, None) => Found::Free,
     };
-    if matches!(found, Found::Late(_)) {
-        let end =
-            format!("select count(pg_terminate_backend(l.pid)) {}", holders(schema, OWNER_LOCK));
-        connection.open_with(&end, deadline)?;
-    }
     Ok(found)
+}
+
+/// Ends the session with the owner lock.
+fn end_owner(connection: &Connection, schema: &str, owner: &Waiting) {
+    if let Waiting::Owner(owner) = owner {
+        tracing::warn!(owner, "the owner of the store has shown no sign of life; it is replaced");
+    }
+    let end = format!("select count(pg_terminate_backend(l.pid)) {}", holders(schema, OWNER_LOCK));
+    if let Err(error) = connection.open_with(&end, Instant::now() + PATIENCE) {
+        tracing::warn!(%error, "the session of the owner could not be ended");
+    }
 }

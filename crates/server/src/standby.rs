@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::supervisor::Supervisor;
-use crate::{Config, database, start};
+use crate::{Config, daemon, database, start};
 
 /// How often the wait is interrupted without a reason.
 const SELDOM: Duration = Duration::from_secs(3600);
@@ -110,7 +110,12 @@ pub fn is_owned(error: &anyhow::Error) -> bool {
 pub fn begin_again() -> anyhow::Error {
     let failed = |error: std::io::Error| anyhow!(error).context("cannot begin again as a standby");
     match std::env::current_exe() {
-        Ok(program) => failed(Command::new(program).args(std::env::args_os().skip(1)).exec()),
+        Ok(program) => {
+            let mut again = Command::new(program);
+            // A process in the background begins another one, as the first one has.
+            again.args(std::env::args_os().skip(1)).env_remove(daemon::MARK);
+            failed(again.exec())
+        }
         Err(error) => failed(error),
     }
 }

@@ -1,6 +1,6 @@
 //! Servers that wait for a store.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mayfly_kv::{Engine, KvError};
 use mayfly_kv_postgres::{PostgresEngine, PostgresOptions, Waiting};
@@ -61,13 +61,19 @@ fn an_owner_whose_lease_has_run_out_is_replaced() {
     let first = PostgresEngine::open(&server.url(), options.clone()).unwrap();
     put(&*first, b"1").unwrap();
     let schema = &options.schema;
-    // It may beat in between, every three seconds.
-    let late = format!("update {schema}.beat set at = at - interval '2 minutes'");
-    let is_free = (0..10).any(|_| {
-        server.sql(&late);
-        wait(server, &options, 4).0
-    });
-    assert!(is_free);
+    // It cannot beat any more.
+    server.sql(&format!(
+        "update {schema}.beat set at = at - interval '2 minutes'; \
+         create function {schema}.refuse() returns trigger language plpgsql \
+         as 'begin raise exception ''no beat''; end'; \
+         create trigger refuse before update on {schema}.beat \
+         for each statement execute function {schema}.refuse()"
+    ));
+    let began = Instant::now();
+    assert!(!wait(server, &options, 4).0, "it is late, and may beat within the time of a beat");
+    assert!(wait(server, &options, 100).0);
+    assert!((3..10).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    server.sql(&format!("drop function {schema}.refuse() cascade"));
     let second = PostgresEngine::open(&server.url(), options.clone()).unwrap();
     put(&*second, b"2").unwrap();
     let result = put(&*first, b"3");
