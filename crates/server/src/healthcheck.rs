@@ -4,7 +4,8 @@
 //!
 //! A running server writes its address and whether it requires TLS into its data folder
 //! ([`Announcement`]), so that the check needs no flag of the server except a data folder that is
-//! not the default. A port that is configured for the check takes precedence.
+//! not the default. A port that is configured for the check takes precedence. A server that waits for
+//! its store ([`crate::standby`]) listens on no address; it is well while its process runs.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -67,6 +68,19 @@ impl Announcement {
             "requiresTLS": config.tls.mode == TlsMode::Required,
             "process": std::process::id(),
         });
+        Announcement::put(config, &text)
+    }
+
+    /// Writes that this process waits for its store.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub(crate) fn write_waiting(config: &Config) -> io::Result<Announcement> {
+        fs::create_dir_all(&config.db_path)?;
+        Announcement::put(config, &json!({ "waiting": true, "process": std::process::id() }))
+    }
+
+    fn put(config: &Config, text: &serde_json::Value) -> io::Result<Announcement> {
         let path = config.db_path.join(ANNOUNCEMENT);
         // Renamed, so that a concurrent check reads the whole file or nothing.
         let unfinished = path.with_extension("tmp");
@@ -75,10 +89,21 @@ impl Announcement {
         Ok(Announcement(path))
     }
 
+    fn parsed(folder: &Path) -> Option<serde_json::Value> {
+        let text = fs::read_to_string(folder.join(ANNOUNCEMENT)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Whether a process waits for its store, and runs.
+    fn is_waiting(folder: &Path) -> bool {
+        let found = Announcement::parsed(folder).filter(|found| found["waiting"] == true);
+        let process = found.and_then(|found| found["process"].as_u64());
+        process.is_some_and(|process| Path::new(&format!("/proc/{process}")).exists())
+    }
+
     /// Reads the file; `None` if it is missing or invalid.
     fn read(folder: &Path) -> Option<Reachable> {
-        let text = fs::read_to_string(folder.join(ANNOUNCEMENT)).ok()?;
-        let found: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let found = Announcement::parsed(folder)?;
         let address = found["address"].as_str()?.parse().ok()?;
         Some(Reachable { address, requires_tls: found["requiresTLS"].as_bool()? })
     }
@@ -110,6 +135,9 @@ fn configured(config: &Config) -> Reachable {
 /// # Errors
 /// The cause, for the standard error output.
 pub fn check(config: &Config) -> anyhow::Result<()> {
+    if config.engine.has_folder() && Announcement::is_waiting(&config.db_path) {
+        return Ok(());
+    }
     let Reachable { address, requires_tls } = configured(config);
     let asked = match requires_tls {
         true => shake_hands(address),

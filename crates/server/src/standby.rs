@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
+use crate::healthcheck::Announcement;
 use crate::supervisor::Supervisor;
 use crate::{Config, daemon, database, start};
 
@@ -65,12 +66,13 @@ pub async fn await_turn(
     let hear = |kind| signal(kind).context("cannot listen to signals");
     let (mut terminate, mut interrupt) =
         (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
-    let mut begun = Some(begun);
+    let (mut begun, mut announced) = (Some(begun), None);
     let mut alive = tokio::time::interval(supervisor.alive_every().unwrap_or(SELDOM));
     loop {
         tokio::select! {
             ended = &mut waiting => {
                 let is_free = ended.context("waiting for the store was interrupted")??;
+                drop(announced.take());
                 return Ok(if is_free { Turn::Open } else { Turn::Stop });
             }
             Ok(()) = reasons.changed() => {
@@ -80,6 +82,7 @@ pub async fn await_turn(
                 if let Some(begun) = begun.take() {
                     begun()?;
                     supervisor.ready();
+                    announced = announce(config);
                 }
                 supervisor.status(&format!("standby: {why}"));
             }
@@ -88,6 +91,12 @@ pub async fn await_turn(
             _ = interrupt.recv() => is_stopped.store(true, Ordering::Release),
         }
     }
+}
+
+/// Writes for `--healthcheck` that the server waits.
+fn announce(config: &Config) -> Option<Announcement> {
+    let warn = |error| tracing::warn!(%error, "the file for --healthcheck cannot be written to the data folder");
+    Announcement::write_waiting(config).map_err(warn).ok()
 }
 
 fn sentence(why: &Waiting) -> String {

@@ -40,6 +40,10 @@ class Member(Node):
             one.settimeout(1)
             return one.connect_ex(("127.0.0.1", self.port)) == 0
 
+    def is_healthy(self):
+        words = [os.environ["MAYFLYDB_BIN"], "--healthcheck", "--dbpath", self.folder / "data", "--storageEngine", "postgres"]
+        return subprocess.run(words, capture_output=True, env=environment(), timeout=PATIENCE, check=False).returncode == 0
+
     def says(self, text):
         return text in self.log.read_text()
 
@@ -136,6 +140,7 @@ def test_a_standby_takes_over_from_a_server_that_was_killed_or_stopped(members):
     assert not second.listens()
     standbys = lambda: first.client().admin.command("serverStatus")["storageEngine"]["standbys"]  # noqa: E731
     assert standbys() == {"servers": 1, "databases": 0, "areSynchronous": False}
+    assert first.is_healthy() and second.is_healthy()
     code, said = storage("check", first.url)
     assert code == 0 and "There is no standby of PostgreSQL." in said
     assert "Servers that wait to take the store over: 1." in said
@@ -144,7 +149,7 @@ def test_a_standby_takes_over_from_a_server_that_was_killed_or_stopped(members):
     first.process.kill()
     first.process.wait()
     load.goes_on()
-    assert second.listens()
+    assert second.listens() and second.is_healthy() and not first.is_healthy()
     first.start()
     until(lambda: first.says("standby: the server 127.0.0.1 since"))
     assert second.end() == 0
