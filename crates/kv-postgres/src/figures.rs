@@ -9,8 +9,8 @@ use mayfly_kv::{EngineStats, Files, HitStats, Keyspace, KeyspaceStats, StandbySt
 use crate::owner::{WAITING_LOCK, holders};
 
 /// The statement that reads the figures of the store in a schema: the bytes of each keyspace, the
-/// bytes of all tables, the numbers of blocks that were and were not in the cache, and the columns of
-/// [`standbys`].
+/// bytes of all tables, the numbers of blocks that were and were not in the cache, and the columns
+/// of [`standbys`].
 pub(crate) fn select(schema: &str) -> String {
     let bytes = |filter: String| {
         format!("coalesce(sum(pg_total_relation_size(s.relid)){filter}, 0)::bigint")

@@ -13,8 +13,9 @@
 //! So a slow reader delays commits. When a commit has waited for more than a few milliseconds,
 //! because the server is overloaded, readers wait themselves for the next second: a BEGIN that was
 //! answered before the call returns concerns no commit. A commit waits for two seconds at most.
-//! Then the transactions that are late fail with [`KvError::Unavailable`] at their first read, as do
-//! those that would have to begin again, after a lost connection, when there were commits meanwhile.
+//! Then the transactions that are late fail with [`KvError::Unavailable`] at their first read, as
+//! do those that would have to begin again, after a lost connection, when there were commits
+//! meanwhile.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

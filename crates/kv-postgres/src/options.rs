@@ -42,8 +42,8 @@ pub struct PostgresOptions {
     pub wait_for_owner: Duration,
     /// Whether other servers wait to take the store over, so that this one shows that it lives.
     pub others_wait: bool,
-    /// After how long without a sign of life a server that waits takes the store over; at least four
-    /// seconds, whatever is given.
+    /// After how long without a sign of life a server that waits takes the store over; at least
+    /// four seconds, whatever is given.
     pub lease: Duration,
 }
 

@@ -4,8 +4,8 @@
 //!
 //! A running server writes its address and whether it requires TLS into its data folder
 //! ([`Announcement`]), so that the check needs no flag of the server except a data folder that is
-//! not the default. A port that is configured for the check takes precedence. A server that waits for
-//! its store ([`crate::standby`]) listens on no address; it is well while its process runs.
+//! not the default. A port that is configured for the check takes precedence. A server that waits
+//! for its store ([`crate::standby`]) listens on no address; it is well while its process runs.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
