@@ -36,6 +36,7 @@ mod shell_host;
 pub mod standby;
 mod start;
 pub mod status_task;
+pub mod stops;
 pub mod storage_task;
 pub mod supervisor;
 mod tls;

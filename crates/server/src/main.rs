@@ -15,6 +15,7 @@ use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
 use mayfly_server::standby::{self, Turn};
+use mayfly_server::stops::Stops;
 use mayfly_server::supervisor::{self, Supervisor};
 use mayfly_server::{
     Config, DRAIN, DatabaseClock, Running, StartOptions, backup, check, healthcheck, permissions,
@@ -153,11 +154,27 @@ async fn serve(
 ) -> anyhow::Result<Ended> {
     let supervisor = Supervisor::find();
     let ready = || background.take().map_or(Ok(()), Background::ready);
-    if standby::await_turn(config, &supervisor, ready).await? == Turn::Stop {
+    let (started, mut stops) = match config.storage_standby {
+        // A signal ends the process at once.
+        false => (Some(start(options).await), Stops::listen()?),
+        true => {
+            let mut stops = Stops::listen()?;
+            let turn = standby::await_turn(config, (&supervisor, &mut stops), ready).await?;
+            let started = match turn {
+                Turn::Open => tokio::select! {
+                    started = start(options) => Some(started),
+                    () = stops.requested() => None,
+                },
+                Turn::Stop => None,
+            };
+            (started, stops)
+        }
+    };
+    let Some(started) = started else {
         tracing::info!("stopped");
         return Ok(DONE);
-    }
-    let running = match start(options).await {
+    };
+    let running = match started {
         Ok(running) => running,
         // Another waiting server, or the owner that has come back, was faster.
         Err(error) if config.storage_standby && standby::is_owned(&error) => {
@@ -174,7 +191,7 @@ async fn serve(
     let (service, cache_bytes) = (running.service.clone(), config.cache_bytes);
     tokio::task::spawn_blocking(move || log_limits(&service, cache_bytes));
     let end = tokio::select! {
-        end = wait_for_end(&running, &supervisor) => end?,
+        end = wait_for_end(&running, &supervisor, &mut stops) => end?,
         never = supervisor.attend(&running.service) => never,
     };
     let End::Asked(grace) = end else {
@@ -250,18 +267,19 @@ enum End {
 
 /// Waits for SIGTERM, SIGINT, the command `shutdown`, or the loss of the store. Meanwhile SIGUSR1
 /// rotates the log files, and SIGHUP reopens them and reads certificates again.
-async fn wait_for_end(running: &Running, supervisor: &Supervisor) -> anyhow::Result<End> {
+async fn wait_for_end(
+    running: &Running,
+    supervisor: &Supervisor,
+    stops: &mut Stops,
+) -> anyhow::Result<End> {
     let hear = |kind| signal(kind).context("cannot listen to signals");
-    let (mut terminate, mut interrupt) =
-        (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
     let (mut rotate, mut reload) =
         (hear(SignalKind::user_defined1())?, hear(SignalKind::hangup())?);
     let service = &running.service;
     let mut taken_over = std::pin::pin!(running.taken_over());
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
-            _ = interrupt.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
+            () = stops.requested() => return Ok(End::Asked(service.settings.signaled_shutdown())),
             () = running.stop_requested() => return Ok(End::Asked(DRAIN)),
             () = &mut taken_over => return Ok(End::TakenOver),
             _ = rotate.recv() => rotate_logs(service, LogRotation::Configured),

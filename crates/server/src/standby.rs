@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mayfly_kv_postgres::{OpenError, Waiting};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
+use crate::stops::Stops;
 use crate::supervisor::Supervisor;
 use crate::{Config, daemon, database, start};
 
@@ -34,19 +34,16 @@ pub enum Turn {
     Stop,
 }
 
-/// Waits for the store, if the configuration says so. `begun` is called when the server has to
-/// wait, after its addresses were tried.
+/// Waits for the store. `begun` is called when the server has to wait, after its addresses were
+/// tried.
 ///
 /// # Errors
 /// A [`Failure`] as of a start.
 pub async fn await_turn(
     config: &Config,
-    supervisor: &Supervisor,
+    (supervisor, stops): (&Supervisor, &mut Stops),
     begun: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Turn> {
-    if !config.storage_standby {
-        return Ok(Turn::Open);
-    }
     if config.engine != EngineChoice::Postgres {
         let advice = "add --storageEngine postgres, or leave --storageStandby out";
         let failure = Failure::new(FailureKind::Options, "cannot wait for the store", advice);
@@ -56,16 +53,13 @@ pub async fn await_turn(
     start::try_addresses(config).await?;
     let (found, mut reasons) = watch::channel(None);
     let is_stopped = Arc::new(AtomicBool::new(false));
-    let (waited, stops) = (config.clone(), is_stopped.clone());
+    let (waited, ends) = (config.clone(), is_stopped.clone());
     let mut waiting = tokio::task::spawn_blocking(move || {
         database::await_store(&waited, &mut |why| {
             found.send_if_modified(|last| last.replace(why.clone()).as_ref() != Some(why));
-            !stops.load(Ordering::Acquire)
+            !ends.load(Ordering::Acquire)
         })
     });
-    let hear = |kind| signal(kind).context("cannot listen to signals");
-    let (mut terminate, mut interrupt) =
-        (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
     let (mut begun, mut announced) = (Some(begun), None);
     let mut alive = tokio::time::interval(supervisor.alive_every().unwrap_or(SELDOM));
     loop {
@@ -73,7 +67,8 @@ pub async fn await_turn(
             ended = &mut waiting => {
                 let is_free = ended.context("waiting for the store was interrupted")??;
                 drop(announced.take());
-                return Ok(if is_free { Turn::Open } else { Turn::Stop });
+                let opens = is_free && !is_stopped.load(Ordering::Acquire);
+                return Ok(if opens { Turn::Open } else { Turn::Stop });
             }
             Ok(()) = reasons.changed() => {
                 let Some(why) = reasons.borrow_and_update().clone() else { continue };
@@ -87,8 +82,7 @@ pub async fn await_turn(
                 supervisor.status(&format!("standby: {why}"));
             }
             _ = alive.tick() => supervisor.alive(),
-            _ = terminate.recv() => is_stopped.store(true, Ordering::Release),
-            _ = interrupt.recv() => is_stopped.store(true, Ordering::Release),
+            () = stops.requested() => is_stopped.store(true, Ordering::Release),
         }
     }
 }
