@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -68,8 +69,26 @@ POSTURES = [
 CLIENT, CLIENT_NAME = "/O=Example/OU=shop/CN=ann", "CN=ann,OU=shop,O=Example"
 
 
+# Set by a signal that ends the run. The commands that run then are in COMMANDS.
+ENDING, COMMANDS = threading.Event(), set()
+
+
 class Failure(Exception):
     """Why a suite could not run, in words for the table."""
+
+
+def end_at_signals() -> None:
+    """At SIGTERM, SIGINT and SIGHUP the commands that run are stopped; their servers and PostgreSQL end then, too."""
+    def end(number, _):
+        if ENDING.is_set():
+            return
+        ENDING.set()
+        for process in list(COMMANDS):
+            signal_group(process, signal.SIGTERM)
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end)
 
 
 @dataclass
@@ -120,6 +139,8 @@ class Server:
             ready = re.search(r"ready on (127\.0\.0\.1:\d+)", self.log.read_text(errors="replace"))
             if ready:
                 return f"mongodb://{ready[1]}"
+            if ENDING.is_set():
+                raise Failure("the run was ended")
             if self.process.poll() is not None:
                 raise Failure(f"the server ended with {self.process.returncode} before it was ready")
             time.sleep(0.02)
@@ -166,32 +187,40 @@ def proxy_to(uri: str):
 
 
 def run(command, seconds, log, **options) -> int:
-    """Runs a command with its output in `log`; stops its process group when `seconds` have passed."""
+    """Runs a command with its output in `log`; stops its process group when `seconds` have passed, or the run is ended."""
     with open(log, "ab") as out:
         process = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             start_new_session=True, **options,
         )
+        COMMANDS.add(process)
         try:
+            if ENDING.is_set():
+                raise Failure("the run was ended")
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise Failure(f"{Path(command[0]).name} exceeded its limit of {seconds} s and was stopped") from None
         finally:
-            if process.poll() is None:
+            COMMANDS.discard(process)
+            if process.poll() is None or ENDING.is_set():
                 stop_group(process)
+
+
+def signal_group(process, number) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass
 
 
 def stop_group(process) -> None:
     """Sends SIGTERM to the process group of `process`, and SIGKILL to what is left of it after KILL_SECS."""
-    os.killpg(process.pid, signal.SIGTERM)
+    signal_group(process, signal.SIGTERM)
     try:
         process.wait(KILL_SECS)
     except subprocess.TimeoutExpired:
         pass
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    signal_group(process, signal.SIGKILL)
     process.wait()
 
 
@@ -567,6 +596,7 @@ def main() -> int:
     suites = [KINDS[name](name) for name in options.suites or KINDS]
     for suite in suites:
         suite.limit, suite.match = options.limit, options.match
+    end_at_signals()
     LOGS.mkdir(parents=True, exist_ok=True)
     CACHE.mkdir(parents=True, exist_ok=True)
     binary = None if options.prepare else server_binary()

@@ -21,6 +21,7 @@ mod database;
 mod database_clock;
 mod descriptors;
 mod expiry_line;
+mod expiry_state;
 pub mod failure;
 mod first_start;
 pub mod healthcheck;

@@ -1,6 +1,7 @@
 //! The state that all HTTP connections of a server share, and the routes.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use axum::extract::DefaultBodyLimit;
@@ -36,6 +37,8 @@ pub(super) struct Site {
     pub(super) samples: Samples,
     /// The lag of the TTL policies, and its history.
     pub(super) policies: Policies,
+    /// Whether the disk was nearly full at the last sample.
+    pub(super) is_disk_nearly_full: AtomicBool,
     /// The names of the commands, by their index in the command table.
     pub(super) commands: Vec<&'static str>,
 }
@@ -55,6 +58,7 @@ impl Site {
             sessions: Sessions::default(),
             samples: Samples::default(),
             policies: Policies::default(),
+            is_disk_nearly_full: AtomicBool::new(false),
             commands: mayfly_commands::registry::commands()
                 .iter()
                 .map(|command| command.row.name)

@@ -425,6 +425,12 @@ fn metrics_have_the_names_of_policies_escaped() {
     let text = site.get("/metrics", &[]).body;
     let labels = r#"{db="test",collection="a\"b\\c\n<script>",index="at_1"}"#;
     assert!(text.contains(&format!("mayflydb_ttl_overdue_seconds{labels} 0\n")), "{text}");
+    let info = format!(
+        "mayflydb_build_info{{version=\"{}\",compatible_with=\"{}\",engine=\"memory\"}} 1\n",
+        env!("CARGO_PKG_VERSION"),
+        mayfly_commands::VERSION
+    );
+    assert!(text.contains(&info), "{text}");
     for line in text.lines() {
         assert!(
             line.starts_with("mayflydb_")
