@@ -307,6 +307,16 @@ class Suite:
         return sum_of(self.passed_pattern, text), sum_of(self.failed_pattern, text)
 
 
+# Files of the suite python that are left out with --postgres: they start all of their servers themselves, on the engine that
+# they are about, so that a second run would repeat the first one. The status page has one test on PostgreSQL of its own,
+# because nothing in it depends on the engine but the panel of the disk.
+OWN_ENGINE = [
+    "test_backup.py", "test_backup_disk_full.py", "test_backup_drill.py", "test_backup_postgres.py", "test_backup_s3.py",
+    "test_check.py", "test_fsync_copies.py", "test_postgres.py", "test_restore_to_a_time.py", "test_runner.py",
+    "test_status_page.py",
+]
+
+
 class Python(Suite):
     passed_pattern = r"\b(\d+) passed"
     failed_pattern = r"\b(\d+) (?:failed|errors?)\b"
@@ -324,6 +334,8 @@ class Python(Suite):
         # Data folders of tests that passed are removed: all of them together have gigabytes.
         kept = ("-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1")
         some = ("-k", self.match) if self.match else ()
+        for name in OWN_ENGINE if self.on_postgres else ():
+            some += ("--ignore", name)
         return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *kept, *some], {}
 
     def counts(self, text):
@@ -595,7 +607,7 @@ def main() -> int:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
     suites = [KINDS[name](name) for name in options.suites or KINDS]
     for suite in suites:
-        suite.limit, suite.match = options.limit, options.match
+        suite.limit, suite.match, suite.on_postgres = options.limit, options.match, options.postgres
     end_at_signals()
     LOGS.mkdir(parents=True, exist_ok=True)
     CACHE.mkdir(parents=True, exist_ok=True)

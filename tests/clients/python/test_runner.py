@@ -32,6 +32,14 @@ def is_alive(pid):
         return False
 
 
+def test_files_with_an_engine_of_their_own_are_left_out_on_postgresql(runner):
+    suite = runner.Python("python")
+    suite.venv, suite.match = Path("venv"), None
+    for suite.on_postgres, count in ((False, 0), (True, len(runner.OWN_ENGINE))):
+        assert suite.command()[0].count("--ignore") == count
+    assert all((suite.folder / name).is_file() for name in runner.OWN_ENGINE)
+
+
 @contextmanager
 def no_servers(*_):
     yield {"MONGODB_URI": ""}

@@ -133,7 +133,7 @@ fn policies(site: &Site, _: &Peer, reader: &Reader, _: &Place) -> Result<Value, 
     let field = |name: &str| reply.get(name).map_or(Value::Null, value);
     Ok(json!({
         "mood": mood.name(), "sentence": sentence, "policies": listed, "omitted": omitted, "totals": field("totals"),
-        "suspended": field("suspended"),
+        "suspended": field("suspended"), "full": is_disk_nearly_full,
     }))
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use mayfly_service::Service;
@@ -18,8 +17,6 @@ use crate::config::HttpOptions;
 use crate::failure::{Failure, FailureKind};
 use crate::tls::Transport;
 
-/// The largest body of a request, in bytes.
-const MAX_BODY_BYTES: usize = 16 * 1024;
 /// The shortest token for the metrics.
 const LEAST_TOKEN: usize = 16;
 
@@ -81,7 +78,6 @@ impl Site {
             .route("/metrics", get(metrics::metrics))
             .route("/healthz", get(health::healthz))
             .route("/readyz", get(health::readyz))
-            .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
             .layer(middleware::from_fn_with_state(self.clone(), guard::guard))
             .with_state(self.clone())
     }

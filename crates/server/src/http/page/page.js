@@ -28,11 +28,11 @@
         + ". Check the clock, then resume.", resume)]);
     }
     const disk = server.diskSpace || {};
-    if (disk.nearlyFull) items.push(["full", () => notice("bad", "bad", "Inserts and updates are refused until there is space: " + M.bytes(disk.freeBytes) + " are free.")]);
+    if (M.full) items.push(["full", () => notice("bad", "bad", "Inserts and updates are refused until there is space: " + M.bytes(disk.freeBytes) + " are free.")]);
     const ends = server.certificateEndsMs, days = ends ? (ends - Date.now()) / 86_400_000 : 99;
     if (days < 30) items.push(["certificate", () => notice("warn", "warn", days <= 0 ? "The server's certificate has expired." : "The server's certificate expires in " + M.plural(Math.ceil(days), "day", "days") + ".")]);
     if (M.lost) items.push(["lost", () => notice("warn", "warn", "The server does not answer. The page shows what it last knew, and tries again.")]);
-    const list = byId("notices"), state = items.map(([name]) => name).join() + JSON.stringify([M.suspended, disk.freeBytes && disk.nearlyFull, server.readOnly]);
+    const list = byId("notices"), state = items.map(([name]) => name).join() + JSON.stringify([M.suspended, M.full && disk.freeBytes, server.readOnly]);
     if (list.dataset.state === state) return;
     list.dataset.state = state;
     list.replaceChildren(...items.map(([, make]) => make()));

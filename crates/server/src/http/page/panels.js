@@ -161,6 +161,7 @@
       M.mood = data.mood;
       M.sentence = data.sentence;
       M.suspended = data.suspended;
+      M.full = data.full;
       M.totals = data.totals;
       M.omitted = data.omitted;
       M.policies = policies;
