@@ -12,12 +12,14 @@ mod keys;
 mod layers;
 mod logging;
 mod profiling;
+mod traces;
 
 pub use flags::{Flags, StorageAction, Task};
 pub use http::HttpOptions;
 pub use layers::{Layers, Origin, shown_words};
 pub use logging::{LogDestination, LogSettings};
 pub use profiling::Profiling;
+pub use traces::TraceOptions;
 
 use std::path::PathBuf;
 
@@ -65,6 +67,8 @@ pub struct Config {
     pub tls: TlsOptions,
     /// The status page and the metrics.
     pub http: HttpOptions,
+    /// The collector of traces; `None` if commands are not traced.
+    pub traces: Option<TraceOptions>,
     /// Folder of the data.
     pub db_path: PathBuf,
     /// The storage engine.
@@ -153,22 +157,9 @@ impl Config {
             port_is_default: layers.is_default("net.port"),
             bind,
             max_connections: max_connections.unwrap_or(MAX_CONNECTIONS),
-            tls: TlsOptions {
-                mode: match layers.text("net.tls.mode")?.as_str() {
-                    "disabled" => TlsMode::Disabled,
-                    "requireTLS" => TlsMode::Required,
-                    _ => TlsMode::Allowed,
-                },
-                certificate_key_file: optional("net.tls.certificateKeyFile")?.map(PathBuf::from),
-                password: optional("net.tls.certificateKeyFilePassword")?.map(SecretString::from),
-                ca_file: optional("net.tls.CAFile")?.map(PathBuf::from),
-                crl_file: optional("net.tls.CRLFile")?.map(PathBuf::from),
-                allow_without_certificates: layers
-                    .bool("net.tls.allowConnectionsWithoutCertificates")?,
-                disabled_protocols: list(&layers.text("net.tls.disabledProtocols")?),
-                fips_mode: layers.bool("net.tls.FIPSMode")?,
-            },
+            tls: tls_options(layers)?,
             http: http::settings(layers)?,
+            traces: traces::settings(layers)?,
             db_path: PathBuf::from(layers.text("storage.dbPath")?),
             engine: match layers.text("storage.engine")?.as_str() {
                 "memory" => EngineChoice::Memory,
@@ -206,6 +197,26 @@ impl Config {
             parameters: layers.parameters(),
         })
     }
+}
+
+fn tls_options(layers: &Layers) -> anyhow::Result<TlsOptions> {
+    let optional = |path: &str| -> anyhow::Result<Option<String>> {
+        Ok(Some(layers.text(path)?).filter(|text| !text.is_empty()))
+    };
+    Ok(TlsOptions {
+        mode: match layers.text("net.tls.mode")?.as_str() {
+            "disabled" => TlsMode::Disabled,
+            "requireTLS" => TlsMode::Required,
+            _ => TlsMode::Allowed,
+        },
+        certificate_key_file: optional("net.tls.certificateKeyFile")?.map(PathBuf::from),
+        password: optional("net.tls.certificateKeyFilePassword")?.map(SecretString::from),
+        ca_file: optional("net.tls.CAFile")?.map(PathBuf::from),
+        crl_file: optional("net.tls.CRLFile")?.map(PathBuf::from),
+        allow_without_certificates: layers.bool("net.tls.allowConnectionsWithoutCertificates")?,
+        disabled_protocols: list(&layers.text("net.tls.disabledProtocols")?),
+        fips_mode: layers.bool("net.tls.FIPSMode")?,
+    })
 }
 
 fn count(layers: &Layers, path: &str) -> anyhow::Result<usize> {

@@ -20,6 +20,7 @@ mod data_folder;
 mod database;
 mod database_clock;
 mod descriptors;
+mod durability;
 mod expiry_line;
 mod expiry_state;
 pub mod failure;
@@ -39,6 +40,7 @@ pub mod status_task;
 pub mod storage_task;
 pub mod supervisor;
 mod tls;
+mod traces;
 
 pub use config::Config;
 pub use database_clock::DatabaseClock;
