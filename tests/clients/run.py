@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -68,8 +69,26 @@ POSTURES = [
 CLIENT, CLIENT_NAME = "/O=Example/OU=shop/CN=ann", "CN=ann,OU=shop,O=Example"
 
 
+# Set by a signal that ends the run. The commands that run then are in COMMANDS.
+ENDING, COMMANDS = threading.Event(), set()
+
+
 class Failure(Exception):
     """Why a suite could not run, in words for the table."""
+
+
+def end_at_signals() -> None:
+    """At SIGTERM, SIGINT and SIGHUP the commands that run are stopped; their servers and PostgreSQL end then, too."""
+    def end(number, _):
+        if ENDING.is_set():
+            return
+        ENDING.set()
+        for process in list(COMMANDS):
+            signal_group(process, signal.SIGTERM)
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end)
 
 
 @dataclass
@@ -120,6 +139,8 @@ class Server:
             ready = re.search(r"ready on (127\.0\.0\.1:\d+)", self.log.read_text(errors="replace"))
             if ready:
                 return f"mongodb://{ready[1]}"
+            if ENDING.is_set():
+                raise Failure("the run was ended")
             if self.process.poll() is not None:
                 raise Failure(f"the server ended with {self.process.returncode} before it was ready")
             time.sleep(0.02)
@@ -166,32 +187,40 @@ def proxy_to(uri: str):
 
 
 def run(command, seconds, log, **options) -> int:
-    """Runs a command with its output in `log`; stops its process group when `seconds` have passed."""
+    """Runs a command with its output in `log`; stops its process group when `seconds` have passed, or the run is ended."""
     with open(log, "ab") as out:
         process = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             start_new_session=True, **options,
         )
+        COMMANDS.add(process)
         try:
+            if ENDING.is_set():
+                raise Failure("the run was ended")
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise Failure(f"{Path(command[0]).name} exceeded its limit of {seconds} s and was stopped") from None
         finally:
-            if process.poll() is None:
+            COMMANDS.discard(process)
+            if process.poll() is None or ENDING.is_set():
                 stop_group(process)
+
+
+def signal_group(process, number) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass
 
 
 def stop_group(process) -> None:
     """Sends SIGTERM to the process group of `process`, and SIGKILL to what is left of it after KILL_SECS."""
-    os.killpg(process.pid, signal.SIGTERM)
+    signal_group(process, signal.SIGTERM)
     try:
         process.wait(KILL_SECS)
     except subprocess.TimeoutExpired:
         pass
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    signal_group(process, signal.SIGKILL)
     process.wait()
 
 
@@ -278,6 +307,16 @@ class Suite:
         return sum_of(self.passed_pattern, text), sum_of(self.failed_pattern, text)
 
 
+# Files of the suite python that are left out with --postgres: they start all of their servers themselves, on the engine that
+# they are about, so that a second run would repeat the first one. The status page has one test on PostgreSQL of its own,
+# because nothing in it depends on the engine but the panel of the disk.
+OWN_ENGINE = [
+    "test_backup.py", "test_backup_disk_full.py", "test_backup_drill.py", "test_backup_postgres.py", "test_backup_s3.py",
+    "test_check.py", "test_fsync_copies.py", "test_postgres.py", "test_restore_to_a_time.py", "test_runner.py",
+    "test_status_page.py", "test_traces.py",
+]
+
+
 class Python(Suite):
     passed_pattern = r"\b(\d+) passed"
     failed_pattern = r"\b(\d+) (?:failed|errors?)\b"
@@ -295,6 +334,8 @@ class Python(Suite):
         # Data folders of tests that passed are removed: all of them together have gigabytes.
         kept = ("-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1")
         some = ("-k", self.match) if self.match else ()
+        for name in OWN_ENGINE if self.on_postgres else ():
+            some += ("--ignore", name)
         return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *kept, *some], {}
 
     def counts(self, text):
@@ -566,7 +607,8 @@ def main() -> int:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
     suites = [KINDS[name](name) for name in options.suites or KINDS]
     for suite in suites:
-        suite.limit, suite.match = options.limit, options.match
+        suite.limit, suite.match, suite.on_postgres = options.limit, options.match, options.postgres
+    end_at_signals()
     LOGS.mkdir(parents=True, exist_ok=True)
     CACHE.mkdir(parents=True, exist_ok=True)
     binary = None if options.prepare else server_binary()

@@ -58,7 +58,7 @@ impl Server {
 
     fn send(&self, incoming: &Incoming<'_>) -> (Document, Outcome) {
         let doc = DocBuilder::in_buffer(b"header".to_vec());
-        let Dispatched { doc, next } = dispatch(&self.service, &self.connection, incoming, doc);
+        let Dispatched { doc, next, .. } = dispatch(&self.service, &self.connection, incoming, doc);
         let bytes = doc.finish_buffer();
         assert!(bytes.starts_with(b"header"));
         let Next::Reply(outcome) = next else { panic!("it is not answered") };

@@ -12,12 +12,14 @@ mod keys;
 mod layers;
 mod logging;
 mod profiling;
+mod traces;
 
 pub use flags::{Flags, StorageAction, Task};
 pub use http::HttpOptions;
 pub use layers::{Layers, Origin, shown_words};
 pub use logging::{LogDestination, LogSettings};
 pub use profiling::Profiling;
+pub use traces::TraceOptions;
 
 use std::path::PathBuf;
 
@@ -65,6 +67,8 @@ pub struct Config {
     pub tls: TlsOptions,
     /// The status page and the metrics.
     pub http: HttpOptions,
+    /// The collector of traces; `None` if commands are not traced.
+    pub traces: Option<TraceOptions>,
     /// Folder of the data.
     pub db_path: PathBuf,
     /// The storage engine.
@@ -161,6 +165,7 @@ impl Config {
             max_connections: max_connections.unwrap_or(MAX_CONNECTIONS),
             tls: tls_options(layers)?,
             http: http::settings(layers)?,
+            traces: traces::settings(layers)?,
             db_path: PathBuf::from(layers.text("storage.dbPath")?),
             engine: match layers.text("storage.engine")?.as_str() {
                 "memory" => EngineChoice::Memory,

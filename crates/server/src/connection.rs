@@ -25,6 +25,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::codec::Decoder;
 
+use crate::durability;
 use crate::peer;
 use crate::tls::{self, Stream, Transport};
 
@@ -233,7 +234,7 @@ impl<'s> Served<'s> {
             let command = || dispatch(service, connection, &incoming, doc);
             // A command is not interrupted when the client disconnects if it wants no reply, or if
             // further commands were sent after it.
-            let Dispatched { doc, next } = match to.is_expected && !self.is_pipelined {
+            let Dispatched { doc, next, mut trace } = match to.is_expected && !self.is_pipelined {
                 true => peer::lending(&mut self.stream, command),
                 false => command(),
             };
@@ -263,9 +264,16 @@ impl<'s> Served<'s> {
             }
             if !to.is_expected {
                 self.take_back(doc.finish_buffer());
+            } else {
+                let durable = durability::wait(service, &outcome, trace.as_deref_mut()).await;
+                self.reply(to, &outcome, durable, (reply, doc)).await?;
+            }
+            if let Some(trace) = trace {
+                service.traces.finish(trace);
+            }
+            if !to.is_expected {
                 return Ok(now);
             }
-            self.reply(to, &outcome, reply, doc).await?;
             if !outcome.more_to_come {
                 return Ok(now);
             }
@@ -300,28 +308,14 @@ impl<'s> Served<'s> {
         }
     }
 
-    /// Sends a reply when the data that it contains or acknowledges is durable.
+    /// Sends a reply; or an error, if the data that it contains or acknowledges is not durable.
     async fn reply(
         &mut self,
         to: ReplyTo,
         outcome: &Outcome,
-        reply: ReplyBuilder,
-        doc: DocBuilder,
+        durable: mayfly_base::Result<()>,
+        (reply, doc): (ReplyBuilder, DocBuilder),
     ) -> Result<(), WireError> {
-        let store = &self.service.store;
-        let durable = match (outcome.wait_durable, outcome.wait_shown) {
-            (true, _) => {
-                let began = self.service.clock.monotonic_micros();
-                let durable = store.wait_durable().await;
-                let waited = self.service.clock.monotonic_micros() - began;
-                let waits = &self.service.metrics.write_concern_waits;
-                waits.count.add(1);
-                waits.micros.add(waited.max(0).unsigned_abs());
-                durable
-            }
-            (false, 0) => Ok(()),
-            (false, shown) => store.wait_durable_up_to(shown).await,
-        };
         let flags = ReplyFlags { more_to_come: outcome.more_to_come };
         let finished = durable.and_then(|()| apart(doc.len(), || reply.finish(doc, flags)));
         match finished {

@@ -20,7 +20,9 @@ mod data_folder;
 mod database;
 mod database_clock;
 mod descriptors;
+mod durability;
 mod expiry_line;
+mod expiry_state;
 pub mod failure;
 mod first_start;
 pub mod healthcheck;
@@ -40,6 +42,7 @@ pub mod stops;
 pub mod storage_task;
 pub mod supervisor;
 mod tls;
+mod traces;
 
 pub use config::Config;
 pub use database_clock::DatabaseClock;

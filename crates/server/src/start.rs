@@ -28,6 +28,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
 use crate::opening::{configure, open_service};
 use crate::tls::{self, Transport};
+use crate::traces::Exporter;
 use crate::{Config, TlsMode, http, peer, processes};
 
 /// How long running commands may continue after the command `shutdown`.
@@ -82,6 +83,7 @@ pub struct Running {
     connected: Connected,
     announcement: Option<Announcement>,
     log_archive: Option<LogArchive>,
+    traces: Option<Exporter>,
 }
 
 /// Starts a server.
@@ -148,6 +150,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let announcement = announce(&config, &addresses);
     announce_restored(&service);
     Ok(Running {
+        traces: Exporter::start(&service, config.traces.as_ref())?,
         service,
         addresses,
         http_addresses,
@@ -262,6 +265,9 @@ impl Running {
         let store = self.service.store.clone();
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
         drop(self.announcement.take());
+        if let Some(traces) = self.traces.take() {
+            traces.stop().await;
+        }
         if self.service.audit.has_failed() {
             let advice = "free disk space for the audit log, or choose another with --auditPath";
             let failure = Failure::new(FailureKind::General, "stopped", advice);

@@ -8,15 +8,14 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::backup::show::size;
 use crate::client::{Client, Uri};
-use crate::expiry_line::{expiry_line, grouped, number, span, text, whole};
+use crate::expiry_line::{expiry_line, grouped, plain, span};
+use crate::expiry_state::{Circumstances, number, text, whole};
 use crate::failure::{Failure, FailureKind};
 
 /// The server on this machine.
 const DEFAULT_URI: &str = "mongodb://127.0.0.1:27017";
 /// Due documents of a policy are counted up to this number.
 const DUE_LIMIT: i32 = 10_000;
-/// Passes begin at most this many seconds after they are due.
-const GRACE_SECS: f64 = 5.0;
 /// The most policies that are listed.
 const MOST_POLICIES: usize = 10;
 
@@ -52,17 +51,22 @@ pub fn run(flags: &StatusFlags, out: &mut impl Write) -> anyhow::Result<()> {
         client.run(command.finish().as_doc()).with_context(asked)?
     };
     // A user may read the state without reading parameters or backups.
-    let sleep_secs = client.run(parameter("ttlMonitorSleepSecs").as_doc()).ok();
+    let parameters = client.run(parameters().as_doc()).ok();
+    let parameters = parameters.as_ref().map_or(RawDoc::EMPTY, DocBuf::as_doc);
     let backup = client.run(command("backupStatus", 1).as_doc()).ok();
-    let sleep_secs = sleep_secs.and_then(|it| number(it.as_doc(), "ttlMonitorSleepSecs"));
-    let patience = sleep_secs.unwrap_or(60.0) + GRACE_SECS;
+    let disk = part(server.as_doc(), "diskSpace");
+    let around = Circumstances {
+        sleep_secs: number(parameters, "ttlMonitorSleepSecs").unwrap_or(60.0),
+        is_monitor_enabled: parameters.get("ttlMonitorEnabled") != Some(RawValue::Bool(false)),
+        is_disk_nearly_full: disk.get("nearlyFull") == Some(RawValue::Bool(true)),
+    };
     let answers = Answers {
         server: server.as_doc(),
         build: build.as_doc(),
         expiry: expiry.as_doc(),
         backup: backup.as_ref().map(DocBuf::as_doc),
     };
-    let lines = lines(&answers, patience);
+    let lines = lines(&answers, &around);
     out.write_all(lines.as_bytes()).context("cannot write the result")
 }
 
@@ -74,14 +78,11 @@ struct Answers<'a> {
     backup: Option<RawDoc<'a>>,
 }
 
-fn lines(answers: &Answers<'_>, patience: f64) -> String {
+fn lines(answers: &Answers<'_>, around: &Circumstances) -> String {
     let Answers { server, build, expiry, backup } = *answers;
     let (connections, memory, disk) =
         (part(server, "connections"), part(server, "mem"), part(server, "diskSpace"));
-    let mut lines = vec![expiry_line(expiry, patience)];
-    if disk.get("nearlyFull") == Some(RawValue::Bool(true)) {
-        lines.insert(0, "The disk is nearly full: only deletions are accepted.".to_owned());
-    }
+    let mut lines = vec![expiry_line(expiry, around).1];
     lines.push(format!(
         "mayflydb {} on {}, process {}, up {}, engine {}.",
         text(part(build, "mayflydb"), "version"),
@@ -138,10 +139,10 @@ fn policies(expiry: RawDoc<'_>) -> Vec<String> {
     policies.sort_by(|a, b| late(b).total_cmp(&late(a)));
     let mut lines = vec![
         String::new(),
-        format!("{:<40} {:>10} {:>9} {:>12} {:>9}", "policy", "due", "oldest", "deleted", "rate"),
+        format!("{:<40} {:>10} {:>11} {:>12} {:>9}", "policy", "due", "oldest", "deleted", "rate"),
     ];
     for policy in policies.iter().take(MOST_POLICIES) {
-        let name = format!("{} ({})", text(*policy, "ns"), text(*policy, "index"));
+        let name = plain(&format!("{} ({})", text(*policy, "ns"), text(*policy, "index")));
         let at_least = policy.get("dueIsLimit") == Some(RawValue::Bool(true));
         let due = format!("{}{}", if at_least { ">=" } else { "" }, grouped(whole(*policy, "due")));
         let oldest = match late(policy) {
@@ -149,7 +150,7 @@ fn policies(expiry: RawDoc<'_>) -> Vec<String> {
             secs => span(secs),
         };
         let (deleted, rate) = (grouped(whole(*policy, "deleted")), whole(*policy, "ratePerSec"));
-        lines.push(format!("{name:<40} {due:>10} {oldest:>9} {deleted:>12} {rate:>7}/s"));
+        lines.push(format!("{name:<40} {due:>10} {oldest:>11} {deleted:>12} {rate:>7}/s"));
     }
     if policies.len() > MOST_POLICIES {
         lines.push(format!("{} more policies", policies.len() - MOST_POLICIES));
@@ -163,8 +164,9 @@ fn command(name: &str, value: i32) -> DocBuf {
     command.finish()
 }
 
-fn parameter(name: &str) -> DocBuf {
+fn parameters() -> DocBuf {
     let mut command = DocBuilder::new();
-    command.append("getParameter", 1).append(name, 1).append("$db", "admin");
+    command.append("getParameter", 1).append("ttlMonitorSleepSecs", 1);
+    command.append("ttlMonitorEnabled", 1).append("$db", "admin");
     command.finish()
 }

@@ -13,13 +13,12 @@ use mayfly_work::OpCtx;
 use sd_notify::NotifyState;
 
 use crate::expiry_line::expiry_line;
+use crate::expiry_state::Circumstances;
 
 /// How often the line about expiry is sent.
 const STATUS_EVERY: Duration = Duration::from_secs(10);
 /// Due documents of a policy are counted up to this number, which takes 30 us.
 const DUE_LIMIT: usize = 100;
-/// Passes begin at most this many seconds after they are due.
-const GRACE_SECS: f64 = 5.0;
 
 /// The connection to systemd.
 #[derive(Debug)]
@@ -116,8 +115,9 @@ pub fn expiry(service: &Service) -> Option<String> {
     let op = OpCtx::detached(service.clock.clone());
     let mut reply = DocBuilder::new();
     store.append_ttl_status(&op, DueCount::UpTo(DUE_LIMIT), &mut reply).ok()?;
-    let patience = store.ttl_params().sleep_secs() as f64 + GRACE_SECS;
-    Some(expiry_line(reply.finish().as_doc(), patience))
+    let is_disk_nearly_full = store.engine_stats().room.is_some_and(|room| room.nearly_full);
+    let around = Circumstances { is_disk_nearly_full, ..Circumstances::of(service) };
+    Some(expiry_line(reply.finish().as_doc(), &around).1)
 }
 
 /// Whether a command is answered.

@@ -27,8 +27,9 @@ pub use process::{
 };
 pub use records::{
     Actor, ArchiveStatus, Audit, AuditConfig, AuditOptions, AuditSink, BackupOutcome, BackupParent,
-    BackupRequest, BackupRunner, Backups, FailedBackup, Profiler, RunningBackup, ShapeRun,
-    ShapeStats, Shapes, Spread, audit, profiler,
+    BackupRequest, BackupRunner, Backups, CommandTrace, FailedBackup, Profiler, RunningBackup,
+    ShapeRun, ShapeStats, Shapes, Spread, TraceParent, TraceTime, TracedPlan, Traces, audit,
+    profiler,
 };
 pub use server::{CommandLine, Service, ServiceOptions};
 pub use sessions::{

@@ -125,7 +125,7 @@ impl Fixture {
         let body = body(db, command);
         let mut incoming = incoming(&body);
         loop {
-            let Dispatched { doc, next } = self.dispatch(&incoming);
+            let Dispatched { doc, next, .. } = self.dispatch(&incoming);
             let wait = match next {
                 Next::Reply(outcome) => return (doc.finish(), outcome),
                 Next::Wait(wait) => wait,

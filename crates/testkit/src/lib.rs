@@ -17,6 +17,7 @@ pub mod expect;
 mod fixture;
 pub mod gate;
 pub mod history;
+mod in_folder;
 pub mod outside;
 mod postgres;
 mod power;
@@ -27,6 +28,7 @@ mod steps;
 
 pub use dialect::Env;
 pub use fixture::{Fixture, OpenEngine, START_MS, clustered, memory, memory_under_chaos};
+pub use in_folder::InFolder;
 pub use postgres::{PostgresServer, shared_postgres};
 pub use power::PowerCut;
 pub use reopenable::Reopenable;

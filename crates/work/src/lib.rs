@@ -22,13 +22,15 @@ mod library;
 pub mod memory;
 pub mod op;
 mod plan_summary;
+mod planning;
 pub mod scratch;
 pub mod spill;
 mod threads;
 mod turns;
 
 pub use library::ScriptLibrary;
-pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, Planning};
+pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry};
 pub use plan_summary::PlanSummary;
+pub use planning::{PlanTime, PlanTimer, Planning, time_plans};
 pub use threads::{LONG, LONG_BYTES, ThreadOccupancy, queued_operations, slots, watch};
 pub use turns::{FirstTurn, SlotCounts, first_turn};

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::PlanSummary;
 use crate::library::ScriptLibrary;
 use crate::memory;
+use crate::planning::Planning;
 use crate::scratch::{OperationScratch, ScratchPool};
 use crate::spill::SpillCounters;
 use crate::threads::{Sleeper, ThreadOccupancy};
@@ -105,35 +106,6 @@ pub struct OpCtx {
     /// Created with the first temporary file; few operations have one.
     scratch: Mutex<Option<Arc<OperationScratch>>>,
     info: Mutex<OpInfo>,
-}
-
-/// How an operation's plan was chosen, where there were several candidates.
-#[derive(Debug, Default)]
-pub struct Planning {
-    /// By a trial of several plans.
-    pub by_trial: AtomicBool,
-    /// By the plan cache.
-    pub from_cache: AtomicBool,
-    /// Works that a cached plan was expected to need, and the works it had used when the operation
-    /// discarded it for another trial; 0 when it was not replanned.
-    pub replanned: (AtomicU64, AtomicU64),
-    /// Leading digits of the query shape hash and of the plan cache key; 0 where there was only one
-    /// plan.
-    pub keys: (AtomicU32, AtomicU32),
-}
-
-impl Planning {
-    /// The reason for replanning, in the reference's words; `None` without replanning.
-    pub fn replan_reason(&self) -> Option<String> {
-        let (expected, needed) =
-            (self.replanned.0.load(Ordering::Relaxed), self.replanned.1.load(Ordering::Relaxed));
-        (needed > 0).then(|| {
-            format!(
-                "cached plan was less efficient than expected: expected trial execution to take {expected} works but it \
-                 took at least {needed} works"
-            )
-        })
-    }
 }
 
 impl OpCtx {

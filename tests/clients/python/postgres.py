@@ -39,11 +39,15 @@ class Postgres:
         self.log, self.programs, self.count, self.lock = log, programs(), 0, threading.Lock()
 
     def __enter__(self):
-        self.folder = tempfile.mkdtemp(prefix="mayflydb-postgres-")
-        if os.getuid() == 0:
-            os.chown(self.folder, NOBODY, NOBODY)
-        self.fill(Path(self.folder) / "data")
-        self.start(Path(self.folder) / "data")
+        self.folder, self.process = tempfile.mkdtemp(prefix="mayflydb-postgres-"), None
+        try:
+            if os.getuid() == 0:
+                os.chown(self.folder, NOBODY, NOBODY)
+            self.fill(Path(self.folder) / "data")
+            self.start(Path(self.folder) / "data")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def fill(self, data: Path) -> None:
@@ -70,7 +74,6 @@ class Postgres:
         deadline = time.monotonic() + START_SECS
         while self.sql("select 1") != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
-                self.__exit__()
                 raise OSError(f"PostgreSQL does not start, see {self.log}")
             time.sleep(0.05)
 
@@ -106,7 +109,7 @@ class Postgres:
         return Standby(self, name)
 
     def __exit__(self, *_) -> None:
-        if self.process.poll() is None:
+        if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -136,7 +139,6 @@ class Standby(Postgres):
         state = "select coalesce(max(sync_state), '') from pg_stat_replication"
         while self.primary.ask(self.primary.url("postgres"), state) != "sync":
             if time.monotonic() > deadline:
-                self.__exit__()
                 raise OSError(f"the standby does not replicate, see {self.log}")
             time.sleep(0.05)
 

@@ -1,7 +1,11 @@
-"""The runner of the client suites: a suite that hangs is stopped, and counts as failed."""
+"""The runner of the client suites: a suite that hangs is stopped, and counts as failed; a signal ends all processes."""
 
 import importlib.util
+import os
+import signal
+import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +30,14 @@ def is_alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_files_with_an_engine_of_their_own_are_left_out_on_postgresql(runner):
+    suite = runner.Python("python")
+    suite.venv, suite.match = Path("venv"), None
+    for suite.on_postgres, count in ((False, 0), (True, len(runner.OWN_ENGINE))):
+        assert suite.command()[0].count("--ignore") == count
+    assert all((suite.folder / name).is_file() for name in runner.OWN_ENGINE)
 
 
 @contextmanager
@@ -53,3 +65,54 @@ def test_a_suite_that_sleeps_fails_at_its_limit(runner, tmp_path, monkeypatch, i
     while any(map(is_alive, pids)):
         assert time.monotonic() - began < 30
         time.sleep(0.01)
+
+
+# The runner with one suite, which starts a process and sleeps.
+SLEEPING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import run
+from pathlib import Path
+
+class Sleeper(run.Suite):
+    folder_name = "python"
+
+    def prepare(self):
+        pass
+
+    def command(self):
+        return ["sh", "-c", "sleep 600 & echo begun; wait"], {}
+
+run.LOGS, run.KINDS = Path(sys.argv[2]), {"sleeper": Sleeper}
+sys.argv[1:] = sys.argv[3:]
+sys.exit(run.main())
+"""
+
+
+def descendants(pid):
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+@pytest.mark.parametrize("flags", [[], ["--postgres"]], ids=["on disk", "in PostgreSQL"])
+def test_sigterm_ends_the_servers_and_the_suites(tmp_path, flags):
+    # PostgreSQL has another user where the tests are run by root, and that user cannot enter `tmp_path`.
+    logs, scratch = tmp_path / "logs", Path(tempfile.mkdtemp(prefix="mayflydb-runner-"))
+    scratch.chmod(0o755)
+    folder = Path(__file__).resolve().parent.parent
+    command = [sys.executable, "-c", SLEEPING, str(folder), str(logs), *flags, "sleeper"]
+    runner = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)}, stdout=subprocess.DEVNULL)
+    began, log = time.monotonic(), logs / "sleeper.log"
+    while not (log.exists() and "begun" in log.read_text()):
+        assert runner.poll() is None and time.monotonic() - began < 120
+        time.sleep(0.05)
+    pids = descendants(runner.pid)
+    assert len(pids) >= 6, "four servers, the suite and its process"
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(60) == 128 + signal.SIGTERM
+    assert [pid for pid in pids if is_alive(pid)] == []
+    assert list(scratch.iterdir()) == []
+    scratch.rmdir()

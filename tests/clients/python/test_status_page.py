@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
+from pymongo.errors import OperationFailure
 
+from postgres import Postgres
 from test_backup import server, succeeds, until
+from test_backup_disk_full import disk
 
 WIDTHS, THEMES = (1360, 390), ("light", "dark")
 HOSTILE = "<script>document.title='bad'</script>\n\"quoted\""
@@ -41,11 +44,11 @@ def url(one, path=""):
 class Page:
     """A page of the browser, which collects errors."""
 
-    def __init__(self, browser, width=1360, theme="light"):
+    def __init__(self, browser, width=1360, theme="light", **further):
         self.errors = []
         self.width = width
         # Colours are compared at once, not in the middle of a transition.
-        look = {"color_scheme": theme, "reduced_motion": "reduce"}
+        look = {"color_scheme": theme, "reduced_motion": "reduce", **further}
         self.page = browser.new_page(viewport={"width": width, "height": 900}, **look)
         self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -245,6 +248,76 @@ def test_expiry_that_is_suspended(browser, tmp_path):
             page.locator("#dialog-yes").click()
             sentence(page, "paused")
             shown.check()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount file systems")
+def test_a_disk_that_is_full(browser, tmp_path):
+    with disk(tmp_path / "disk", 400), server(tmp_path / "disk" / "data", "--http", "127.0.0.1:0") as one:
+        expire(one.client, "shop.sess", 50, 0, 3600)
+        figures = lambda: one.client.admin.command("serverStatus")["diskSpace"]  # noqa: E731
+        free = os.statvfs(tmp_path / "disk")
+        (tmp_path / "disk" / "other").write_bytes(bytes(free.f_bavail * free.f_frsize - (4 << 20)))
+        # The server looks at the disk after every few megabytes.
+        with pytest.raises(OperationFailure):
+            while True:
+                one.client.shop.big.insert_one({"x": bytes(1 << 20)})
+        assert figures()["nearlyFull"]
+
+        def look(page):
+            sentence(page, "The disk is nearly full: only deletions are accepted.")
+            expect(page.locator("#notices")).to_contain_text("Inserts and updates are refused until there is space")
+            expect(page.locator("#policies tbody")).to_contain_text("keeps up")
+            expect(page.locator("#disk tbody")).to_contain_text("Other programs")
+
+        in_all_forms(browser, url(one), "full", look)
+        with Page(browser) as shown:
+            page = shown.open(url(one))
+            sentence(page, "nearly full")
+            (tmp_path / "disk" / "other").unlink()
+            # While the disk is full, the server looks at it with each commit.
+            until(lambda: one.client.shop.big.delete_many({}) and not figures()["nearlyFull"])
+            sentence(page, "1 policy keeps up.")
+            expect(page.locator("#notices li")).to_have_count(0)
+            shown.check()
+
+
+def test_a_server_over_postgresql(browser, tmp_path):
+    """The page without a disk: the one thing in it that depends on the engine."""
+    with Postgres(tmp_path / "postgres.log") as postgres:
+        engine = ("--storageEngine", "postgres", "--storageUrl", postgres.database())
+        with server(tmp_path / "data", "--http", "127.0.0.1:0", *engine) as one:
+            expire(one.client, "shop.sess", 50, 0, 3600)
+            with Page(browser) as shown:
+                page = shown.open(url(one))
+                sentence(page, "1 policy keeps up.")
+                expect(page.locator("#policies tbody tr")).to_have_count(1)
+                expect(page.locator("#version")).to_contain_text("engine postgres")
+                expect(page.locator("#collections tbody")).to_contain_text("shop.sess")
+                shown.check("postgres")
+
+
+def test_a_login_over_tls(browser, tmp_path):
+    files = os.environ["MONGODB_TLS_FILES"]
+    tls = ("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", f"{files}/server.pem")
+    with server(tmp_path / "data", "--http", "127.0.0.1:0", "--auth", *tls) as one:
+        with type(one.client)(one.uri, directConnection=True, tlsCAFile=f"{files}/authority.crt") as client:
+            client.admin.command("createUser", "root", pwd="pw", roles=["root"])
+        with Page(browser, ignore_https_errors=True) as shown:
+            page = shown.page
+            page.goto(url(one).replace("http:", "https:"))
+            page.get_by_label("User", exact=True).fill("root")
+            page.get_by_label("Password").fill("pw")
+            page.get_by_label("Password").press("Enter")
+            sentence(page, "No TTL policies yet")
+            (cookie,) = page.context.cookies()
+            assert (cookie["secure"], cookie["httpOnly"], cookie["sameSite"]) == (True, True, "Strict")
+            page.get_by_role("button", name="Log out").click()
+            expect(page.get_by_label("Password")).to_be_visible()
+            assert page.context.cookies() == []
+            shown.check()
+            # The browser shows why the address without encryption does not work.
+            page.goto(url(one))
+            expect(page.locator("body")).to_contain_text("this server requires encryption: use https://")
 
 
 def test_a_login_and_a_user_without_rights(browser, tmp_path):

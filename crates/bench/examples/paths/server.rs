@@ -107,7 +107,7 @@ impl Server {
         let mut output = std::mem::take(&mut self.output);
         output.clear();
         let (reply, doc) = ReplyBuilder::begin(output, message.reply_to(), 1);
-        let Dispatched { doc, next } = dispatch(service, &self.connection, &incoming, doc);
+        let Dispatched { doc, next, .. } = dispatch(service, &self.connection, &incoming, doc);
         self.output =
             reply.finish(doc, ReplyFlags::default()).expect("it is no longer than may be");
         service.metrics.network.bytes_out.add(self.output.len() as u64);

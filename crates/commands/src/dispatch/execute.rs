@@ -9,7 +9,7 @@ use mayfly_value::DocBuilder;
 
 use super::begin::{self, CommandState};
 use super::observe::Observed;
-use super::{After, Call, Outcome};
+use super::{After, Call, Outcome, trace};
 use crate::context::{CommandContext, Run};
 use crate::request::row::Writes;
 use crate::request::{Durability, Request};
@@ -118,6 +118,9 @@ pub(super) fn observe(
         let began_at = written.began_at;
         let effects = &state.effects;
         Observed { service, connection, op, request, effects, reply: doc, result, began_at }.note();
+        if let Some(trace) = &mut after.trace {
+            trace::note(trace, op, request);
+        }
         if call.is_audited {
             audit::finished(service, connection, request, result);
         }

@@ -9,13 +9,14 @@ mod execute;
 mod observe;
 mod reply;
 mod request;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::request::no_such_command;
 use mayfly_base::Result;
-use mayfly_service::{Connection, Service};
+use mayfly_service::{CommandTrace, Connection, Service};
 use mayfly_value::{DocBuilder, RawDoc};
 use mayfly_work::FirstTurn;
 
@@ -120,6 +121,8 @@ pub struct Dispatched {
     pub doc: DocBuilder,
     /// The next action of the connection's loop.
     pub next: Next,
+    /// The trace of a command that has ended, if it is traced.
+    pub trace: Option<Box<CommandTrace>>,
 }
 
 /// The decisions of the steps so far about the actions after the command.
@@ -128,6 +131,7 @@ struct After {
     outcome: Outcome,
     wait: Option<Wait>,
     hang_up: bool,
+    trace: Option<Box<CommandTrace>>,
 }
 
 /// The call of a command, as the steps read it.
@@ -151,8 +155,14 @@ pub fn dispatch(
 ) -> Dispatched {
     let start = doc.len() - 4;
     let mut after = After::default();
+    if service.traces.is_on() {
+        after.trace = trace::begin(service, incoming);
+    }
     let result = find_and_run(service, connection, incoming, &mut doc, &mut after);
-    let After { mut outcome, wait, hang_up } = after;
+    let After { mut outcome, wait, hang_up, mut trace } = after;
+    if let Some(trace) = &mut trace {
+        trace::end(trace, service, &result);
+    }
     let next = match (result, wait) {
         (Err(error), _) => {
             let Outcome { close, pause, .. } = outcome;
@@ -164,6 +174,8 @@ pub fn dispatch(
         }
         (Ok(()), Some(wait)) => {
             doc = reply::rewind(doc, start);
+            // The command runs again, and is traced then.
+            trace = None;
             Next::Wait(wait)
         }
         (Ok(()), None) => {
@@ -172,7 +184,7 @@ pub fn dispatch(
             Next::Reply(outcome)
         }
     };
-    Dispatched { doc, next: if hang_up { Next::HangUp } else { next } }
+    Dispatched { doc, next: if hang_up { Next::HangUp } else { next }, trace }
 }
 
 /// Finds the command, runs it, and counts it.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use mayfly_base::{Namespace, Result};
 use mayfly_storage::{Collection, RecordKey, Snapshot};
 use mayfly_value::{DocBuf, RawDoc};
-use mayfly_work::OpCtx;
+use mayfly_work::{OpCtx, PlanTimer};
 
 pub(crate) use node::near::{near_metadata, nearest};
 pub use node::text::metadata_of;
@@ -212,7 +212,9 @@ impl Executor {
             return Ok(Vec::new());
         }
         let before = self.plan.summary();
+        let timer = PlanTimer::begin();
         let tried = self.choose(&trial, session)?;
+        drop(timer);
         note_use(&self.collection, &self.plan);
         session.op.update_info(|info| {
             // The plan of a pipeline inside of a stage is not that of the command.

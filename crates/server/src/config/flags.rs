@@ -66,6 +66,15 @@ pub struct Flags {
     /// File with a token that gives access to the metrics
     #[arg(long = "httpTokenFile", value_name = "FILE")]
     pub(super) http_token_file: Option<String>,
+    /// Send traces of commands to this collector (OTLP over HTTP), such as http://127.0.0.1:4318
+    #[arg(long = "otlpEndpoint", value_name = "URL")]
+    pub(super) otlp_endpoint: Option<String>,
+    /// Headers of requests to the collector, name=value, several separated by commas
+    #[arg(long = "otlpHeaders", value_name = "HEADERS")]
+    pub(super) otlp_headers: Option<String>,
+    /// The share of commands to trace, of those without a parent, from 0 to 1 [default: 1]
+    #[arg(long = "otlpShare", value_name = "SHARE")]
+    pub(super) otlp_share: Option<String>,
     /// Folder of the data [default: ./data]
     #[arg(long)]
     pub(super) dbpath: Option<String>,
@@ -323,6 +332,9 @@ impl Flags {
             ("http", &self.http),
             ("httpHosts", &self.http_hosts),
             ("httpTokenFile", &self.http_token_file),
+            ("otlpEndpoint", &self.otlp_endpoint),
+            ("otlpHeaders", &self.otlp_headers),
+            ("otlpShare", &self.otlp_share),
             ("dbpath", &self.dbpath),
             ("storageEngine", &self.storage_engine),
             ("storageUrl", &self.storage_url),

@@ -252,6 +252,11 @@ impl Layers {
     fn add_environment(&mut self, environment: &[(String, String)]) -> anyhow::Result<()> {
         let is_initial = |(name, _): &&(String, String)| name.starts_with(INITIAL_PREFIX);
         self.initial = environment.iter().filter(is_initial).cloned().collect();
+        for (variable, path) in super::traces::VARIABLES {
+            if let Some((_, value)) = environment.iter().find(|(name, _)| name == variable) {
+                self.set(path, value.clone(), Origin::Environment(variable.to_owned()))?;
+            }
+        }
         for (name, value) in environment {
             if !name.starts_with(ENVIRONMENT_PREFIX) {
                 continue;

@@ -24,8 +24,12 @@ use super::peer::Peer;
 use super::run::Reader;
 use super::site::Site;
 
-/// A panel is read again after at least this many times the time that reading it took.
-const LEAST_REST: u32 = 500;
+/// A panel is read again after this many times the time that reading it took, or after
+/// [`SHORT_REST`] if that is less: one slow read on a busy machine stops the panel for a moment.
+const USUAL_REST: u32 = 500;
+const SHORT_REST: Duration = Duration::from_secs(10);
+/// It is never read again before this many times the time that reading it took.
+const LEAST_REST: u32 = 100;
 /// The interval of comments that show that the connection is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -70,7 +74,7 @@ async fn send_all(site: &Arc<Site>, peer: &Peer, headers: &HeaderMap, to: &mpsc:
                 continue;
             }
             let (content, took) = read(site, peer, panel, &place).await;
-            *due = began + panel.every.max(took * LEAST_REST);
+            *due = began + panel.every.max(rest(took));
             let Ok(event) = Event::default().event(panel.name).json_data(content) else { continue };
             if to.send(event).await.is_err() {
                 return;
@@ -83,6 +87,10 @@ async fn send_all(site: &Arc<Site>, peer: &Peer, headers: &HeaderMap, to: &mpsc:
             return;
         }
     }
+}
+
+fn rest(took: Duration) -> Duration {
+    (took * USUAL_REST).min(SHORT_REST).max(took * LEAST_REST)
 }
 
 /// Reads a panel. Returns the content of its event, and how long that took.
@@ -105,4 +113,17 @@ async fn read(
     };
     let interrupted = |_| (json!({ "error": "the server is stopping" }), Duration::ZERO);
     tokio::task::spawn_blocking(read).await.unwrap_or_else(interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_read_is_repeated_within_ten_seconds_unless_it_is_very_slow() {
+        for (took_ms, rest_ms) in [(1, 500), (10, 5000), (50, 10_000), (100, 10_000), (200, 20_000)]
+        {
+            assert_eq!(rest(Duration::from_millis(took_ms)), Duration::from_millis(rest_ms));
+        }
+    }
 }

@@ -13,6 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -23,7 +24,11 @@ use super::site::Site;
 
 /// The header of requests that change something.
 pub(super) const ACTION_HEADER: &str = "x-mayflydb";
-/// The time in which a request is read and answered. A refused login is delayed by 10 s at most.
+/// The time in which a client sends the body of a request.
+const BODY_PATIENCE: Duration = Duration::from_secs(10);
+/// The largest body in bytes.
+const MAX_BODY_BYTES: usize = 16 * 1024;
+/// The time in which a request is answered. A refused login is delayed by 10 s at most.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const HEADERS: [(HeaderName, &str); 7] = [
@@ -46,15 +51,30 @@ pub(super) type Refusal = (StatusCode, String);
 pub(super) async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let mut response = match check(&site, &request) {
         Err(refusal) => refusal.into_response(),
-        Ok(()) => match tokio::time::timeout(PATIENCE, next.run(request)).await {
-            Ok(response) => response,
-            Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
+        Ok(()) => match with_body(request).await {
+            Err(status) => status.into_response(),
+            Ok(request) => match tokio::time::timeout(PATIENCE, next.run(request)).await {
+                Ok(response) => response,
+                Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
+            },
         },
     };
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// Reads the whole body, so that a client that sends it slowly has no place for longer than others.
+async fn with_body(request: Request) -> Result<Request, StatusCode> {
+    let (head, body) = request.into_parts();
+    let read = tokio::time::timeout(BODY_PATIENCE, to_bytes(body, MAX_BODY_BYTES)).await;
+    match read {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, Body::from(body))),
+        // A client that is gone gets no answer.
+        Ok(Err(_)) => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+    }
 }
 
 fn check(site: &Site, request: &Request) -> Result<(), Refusal> {

@@ -1,12 +1,13 @@
 //! The history of the figures: sampling, and `/history` for the plots.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderMap, StatusCode};
-use mayfly_service::observe::{LATENCY_QUANTILES, Reading, STEP_MICROS, Series, Window};
+use mayfly_service::observe::{LATENCY_QUANTILES, Reading, STEP_MICROS, Series, Window, figures};
 use serde_json::{Map, Value, json};
 use tokio::time::MissedTickBehavior;
 
@@ -53,9 +54,18 @@ pub(super) async fn sample(site: Arc<Site>) {
             let reading = Reading::new(&site.service, &site.commands);
             site.samples.record(&reading);
             site.policies.record(&reading);
+            site.is_disk_nearly_full.store(is_disk_nearly_full(&reading), Ordering::Relaxed);
         });
         let _ = recorded.await;
     }
+}
+
+fn is_disk_nearly_full(reading: &Reading<'_>) -> bool {
+    let mut is_full = false;
+    for row in figures().filter(|row| row.name == "mayflydb_disk_nearly_full") {
+        row.read(reading, &mut |_, value| is_full = value != 0);
+    }
+    is_full
 }
 
 /// `GET /history?window=hour`, `day` or `week`.

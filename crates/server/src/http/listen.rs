@@ -11,6 +11,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -28,6 +29,11 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// The largest head of a request in bytes, and its largest number of headers.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_HEADERS: usize = 64;
+/// What a client gets that does not encrypt although the server requires it.
+const PLAIN_ANSWER: &str = "HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
+    Content-Length: 49\r\nConnection: close\r\n\r\n\
+    this server requires encryption: use https://...\n";
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -125,13 +131,30 @@ pub(super) fn places() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MAX_CONNECTIONS))
 }
 
+/// Tells a browser that was opened with `http://` to use `https://`.
+async fn refuse_plain(mut stream: TcpStream) {
+    if stream.write_all(PLAIN_ANSWER.as_bytes()).await.is_err() || stream.shutdown().await.is_err()
+    {
+        return;
+    }
+    // Closing a socket with unread data would discard the answer on its way.
+    let mut rest = [0; 1024];
+    while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+}
+
 async fn serve_connection(stream: TcpStream, remote: SocketAddr, site: &Arc<Site>) {
     let Ok(local) = stream.local_addr() else { return };
     let _ = stream.set_nodelay(true);
     peer::keep_alive(&stream);
     let mut peer = Peer::new(&site.service, remote, local);
-    let begun = tls::begin(stream, &site.transport, &site.service, &peer.connection);
     // The first byte distinguishes TLS from plain HTTP. The wait for it has a limit.
+    let begun = async {
+        if site.transport.refuses(&stream).await.ok()? {
+            refuse_plain(stream).await;
+            return None;
+        }
+        tls::begin(stream, &site.transport, &site.service, &peer.connection).await
+    };
     let Ok(Some(stream)) = tokio::time::timeout(HEAD_PATIENCE, begun).await else { return };
     peer.is_encrypted = stream.version().is_some();
     let routes = TowerToHyperService::new(site.router());

@@ -107,8 +107,14 @@ fn write_single(service: &Service, text: &mut MetricsText) {
         text.family(name, FamilyKind::Gauge, unit, help);
         text.sample(name, labels, value);
     };
-    let info = [("version", mayfly_commands::VERSION), ("engine", service.engine_name)];
-    gauge("mayflydb_build_info", "", "The version and the storage engine. Always 1.", &info, 1.0);
+    let info = [
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("compatible_with", mayfly_commands::VERSION),
+        ("engine", service.engine_name),
+    ];
+    let help = "The version, the version of MongoDB that clients see, and the storage engine. \
+                Always 1.";
+    gauge("mayflydb_build_info", "", help, &info, 1.0);
     let started = service.started_wall_ms() as f64 / 1e3;
     gauge("mayflydb_start_time_seconds", "seconds", "When the server started.", &[], started);
     let is_enabled = service.store.ttl_params().enabled.load(Ordering::Relaxed);

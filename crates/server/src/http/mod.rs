@@ -5,7 +5,7 @@
 //! 1. [`listen`] accepts the connection, one of 64, with TLS if the server has a certificate. hyper
 //!    reads the request within limits of size and time.
 //! 2. [`guard`] checks the name in `Host`, and for actions `Origin` and a header that other pages
-//!    cannot send. It adds the security headers to the response.
+//!    cannot send. It reads the body within a time, and adds the security headers to the response.
 //! 3. [`login`] finds the user: by the cookie of a session, or by Basic authentication for the
 //!    metrics.
 //! 4. A page's data comes from commands, which [`run`] dispatches as that user, so that rights,

@@ -11,6 +11,8 @@ use super::json::{object, shortened, text, value};
 use super::peer::Peer;
 use super::run::{CommandError, Reader, command};
 use super::site::Site;
+use crate::expiry_line::expiry_line;
+use crate::expiry_state::{Circumstances, PolicyState};
 
 mod storage;
 
@@ -99,19 +101,20 @@ fn server(site: &Site, _: &Peer, reader: &Reader, _: &Place) -> Result<Value, Co
         None => Value::Null,
     };
     answer["logWindowSecs"] = json!(super::metrics::log_window_secs(&site.service));
-    let expiry = site.service.store.ttl_params();
-    answer["ttlMonitorEnabled"] = json!(expiry.enabled.load(Ordering::Relaxed));
-    answer["ttlSleepSecs"] = json!(expiry.sleep_secs());
     Ok(answer)
 }
 
-/// The TTL policies with the most lag, and their lag in the last hour.
+/// The page's first sentence, and the TTL policies with the most lag, with their state and their
+/// last hour.
 fn policies(site: &Site, _: &Peer, reader: &Reader, _: &Place) -> Result<Value, CommandError> {
     let limit = site.policies.due_limit();
     let mut doc = mayfly_value::DocBuilder::new();
     doc.start_document("ttlStatus").append("dueLimit", limit).end().append("$db", "admin");
     let reply = reader.run(&doc.finish())?;
     let reply = reply.as_doc();
+    let is_disk_nearly_full = site.is_disk_nearly_full.load(Ordering::Relaxed);
+    let around = Circumstances { is_disk_nearly_full, ..Circumstances::of(&site.service) };
+    let (mood, sentence) = expiry_line(reply, &around);
     let mut all: Vec<RawDoc<'_>> = documents(reply, "policies").collect();
     let overdue = |policy: &RawDoc<'_>| double(*policy, "oldestOverdueSecs").unwrap_or(-1.0);
     all.sort_by(|one, other| overdue(other).total_cmp(&overdue(one)));
@@ -122,14 +125,15 @@ fn policies(site: &Site, _: &Peer, reader: &Reader, _: &Place) -> Result<Value, 
         .map(|policy| {
             let mut listed = object(policy);
             let name = |field| policy.get(field).and_then(RawValue::as_str).unwrap_or_default();
+            listed["state"] = json!(PolicyState::of(reply, policy, &around).word());
             listed["line"] = site.policies.line(name("ns"), name("index"));
             listed
         })
         .collect();
     let field = |name: &str| reply.get(name).map_or(Value::Null, value);
     Ok(json!({
-        "policies": listed, "omitted": omitted, "totals": field("totals"),
-        "suspended": field("suspended"),
+        "mood": mood.name(), "sentence": sentence, "policies": listed, "omitted": omitted, "totals": field("totals"),
+        "suspended": field("suspended"), "full": is_disk_nearly_full,
     }))
 }
 

@@ -8,6 +8,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::peer::Peer;
 use super::site::Site;
+use crate::durability;
 
 /// The code of an error for a missing right.
 const UNAUTHORIZED: i32 = 13;
@@ -48,7 +49,7 @@ pub(super) fn command<'v>(
 
 fn answer(service: &Arc<Service>, connection: &Arc<Connection>, command: &DocBuf) -> Answer {
     let incoming = Incoming::new(command.as_doc());
-    let Dispatched { doc, next } = dispatch(service, connection, &incoming, DocBuilder::new());
+    let Dispatched { doc, next, .. } = dispatch(service, connection, &incoming, DocBuilder::new());
     let outcome = match next {
         Next::Reply(outcome) => outcome,
         // The page sends no command that waits for data.
@@ -99,20 +100,14 @@ impl Site {
         let Ok(answer) = ran.await else {
             return Err(CommandError { code: 1, text: "the command was interrupted".to_owned() });
         };
-        let Outcome { pause, wait_durable, wait_shown, .. } = answer.outcome;
+        let pause = answer.outcome.pause;
         if !pause.is_zero() {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.service.shutdown.requested() => {}
             }
         }
-        let store = &self.service.store;
-        let durable = match (wait_durable, wait_shown) {
-            (true, _) => store.wait_durable().await,
-            (false, 0) => Ok(()),
-            (false, shown) => store.wait_durable_up_to(shown).await,
-        };
-        if let Err(error) = durable {
+        if let Err(error) = durability::wait(&self.service, &answer.outcome, None).await {
             return Err(CommandError { code: 1, text: error.message().to_owned() });
         }
         answer.checked()

@@ -1,9 +1,9 @@
 //! The state that all HTTP connections of a server share, and the routes.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use mayfly_service::Service;
@@ -17,8 +17,6 @@ use crate::config::HttpOptions;
 use crate::failure::{Failure, FailureKind};
 use crate::tls::Transport;
 
-/// The largest body of a request, in bytes.
-const MAX_BODY_BYTES: usize = 16 * 1024;
 /// The shortest token for the metrics.
 const LEAST_TOKEN: usize = 16;
 
@@ -36,6 +34,8 @@ pub(super) struct Site {
     pub(super) samples: Samples,
     /// The lag of the TTL policies, and its history.
     pub(super) policies: Policies,
+    /// Whether the disk was nearly full at the last sample.
+    pub(super) is_disk_nearly_full: AtomicBool,
     /// The names of the commands, by their index in the command table.
     pub(super) commands: Vec<&'static str>,
 }
@@ -55,6 +55,7 @@ impl Site {
             sessions: Sessions::default(),
             samples: Samples::default(),
             policies: Policies::default(),
+            is_disk_nearly_full: AtomicBool::new(false),
             commands: mayfly_commands::registry::commands()
                 .iter()
                 .map(|command| command.row.name)
@@ -77,7 +78,6 @@ impl Site {
             .route("/metrics", get(metrics::metrics))
             .route("/healthz", get(health::healthz))
             .route("/readyz", get(health::readyz))
-            .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
             .layer(middleware::from_fn_with_state(self.clone(), guard::guard))
             .with_state(self.clone())
     }

@@ -192,6 +192,18 @@ impl Transport {
         self.options.mode != TlsMode::Disabled
     }
 
+    /// Whether the connection begins without encryption, and the mode requires it. Waits for the
+    /// first byte without a timeout.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(crate) async fn refuses(&self, stream: &TcpStream) -> io::Result<bool> {
+        let mut first = [0];
+        Ok(self.options.mode == TlsMode::Required
+            && stream.peek(&mut first).await? == 1
+            && first[0] != HANDSHAKE)
+    }
+
     /// Accepts a connection: detects whether it is encrypted, and does the handshake. Waits for the
     /// client without a timeout.
     ///

@@ -16,8 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server with an audit log, and how much of that was read.
 struct Audited {
-    folder: tempfile::TempDir,
+    // Ends before its folder is removed.
     server: Server,
+    folder: tempfile::TempDir,
     seen: usize,
 }
 
@@ -32,7 +33,7 @@ impl Audited {
         let data = folder.path().join("data");
         std::fs::create_dir_all(&data).unwrap();
         let server = Server::start_with(&data, &[&own, options].concat());
-        Audited { folder, server, seen: 0 }
+        Audited { server, folder, seen: 0 }
     }
 
     fn path(&self) -> PathBuf {

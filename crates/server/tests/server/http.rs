@@ -15,17 +15,29 @@ use mayfly_value::bson::doc;
 use crate::authorization::{ok, run};
 
 /// A server in this process.
-struct Site {
+pub(crate) struct Site {
     runtime: tokio::runtime::Runtime,
     running: Option<Running>,
-    http: SocketAddr,
+    pub(crate) http: SocketAddr,
 }
 
 /// A response: the status, the head in lower case, and the body.
-struct Response {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Response {
+    /// Reads a response until the connection ends.
+    pub(crate) fn read(stream: &mut impl Read) -> Response {
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok()).unwrap_or(0);
+        Response { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
 }
 
 fn try_start(change: impl FnOnce(&mut Config)) -> Result<Site, String> {
@@ -40,7 +52,7 @@ fn try_start(change: impl FnOnce(&mut Config)) -> Result<Site, String> {
     Ok(Site { runtime, running: Some(running), http })
 }
 
-fn site(change: impl FnOnce(&mut Config)) -> Site {
+pub(crate) fn site(change: impl FnOnce(&mut Config)) -> Site {
     try_start(change).unwrap()
 }
 
@@ -53,13 +65,12 @@ impl Drop for Site {
 }
 
 impl Site {
-    fn connect(&self) -> Connection {
-        let port = self.running.as_ref().unwrap().address().port();
-        Connection::open(port, Duration::from_secs(20)).unwrap()
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.port(), Duration::from_secs(20)).unwrap()
     }
 
     /// Sends a request with these lines after the first one, and the body.
-    fn send(&self, first: &str, lines: &[&str], body: &str) -> Response {
+    pub(crate) fn send(&self, first: &str, lines: &[&str], body: &str) -> Response {
         let mut stream = TcpStream::connect(self.http).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
@@ -68,19 +79,19 @@ impl Site {
             "{first} HTTP/1.1\r\n{lines}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(text.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok()).unwrap_or(0);
-        Response { status, head: head.to_lowercase(), body: body.to_owned() }
+        Response::read(&mut stream)
+    }
+
+    /// The port of the wire protocol.
+    pub(crate) fn port(&self) -> u16 {
+        self.running.as_ref().unwrap().address().port()
     }
 
     fn host(&self) -> String {
         format!("Host: {}", self.http)
     }
 
-    fn get(&self, path: &str, lines: &[&str]) -> Response {
+    pub(crate) fn get(&self, path: &str, lines: &[&str]) -> Response {
         let host = self.host();
         self.send(&format!("GET {path}"), &[&[host.as_str()], lines].concat(), "")
     }
@@ -425,6 +436,12 @@ fn metrics_have_the_names_of_policies_escaped() {
     let text = site.get("/metrics", &[]).body;
     let labels = r#"{db="test",collection="a\"b\\c\n<script>",index="at_1"}"#;
     assert!(text.contains(&format!("mayflydb_ttl_overdue_seconds{labels} 0\n")), "{text}");
+    let info = format!(
+        "mayflydb_build_info{{version=\"{}\",compatible_with=\"{}\",engine=\"memory\"}} 1\n",
+        env!("CARGO_PKG_VERSION"),
+        mayfly_commands::VERSION
+    );
+    assert!(text.contains(&info), "{text}");
     for line in text.lines() {
         assert!(
             line.starts_with("mayflydb_")

@@ -17,6 +17,7 @@ mod first_start;
 mod formats;
 mod full_disk;
 mod http;
+mod http_attacks;
 mod log_files;
 mod logins;
 mod memory;

@@ -17,27 +17,29 @@ use rcgen::{
     DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair,
     RevokedCertParams, date_time_ymd,
 };
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
+    ClientConfig, ClientConnection, ConfigBuilder, RootCertStore, StreamOwned,
+    SupportedProtocolVersion,
 };
 
 use crate::common::{Connection, Server, is_healthy, message};
 
 /// An authority with its key.
-struct Authority {
-    pem: String,
+pub(crate) struct Authority {
+    pub(crate) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, in PEM.
 #[derive(Clone)]
-struct Certificate(String);
+pub(crate) struct Certificate(pub(crate) String);
 
 impl Authority {
-    fn new(name: &str) -> Authority {
+    pub(crate) fn new(name: &str) -> Authority {
         let mut params = params(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -53,7 +55,7 @@ impl Authority {
         Certificate(format!("{}{}", certificate.pem(), key.serialize_pem()))
     }
 
-    fn server(&self, name: &str) -> Certificate {
+    pub(crate) fn server(&self, name: &str) -> Certificate {
         self.sign(name, |params| {
             params.subject_alt_names =
                 CertificateParams::new(["localhost".to_owned()]).unwrap().subject_alt_names;
@@ -105,10 +107,23 @@ impl Encrypted {
     }
 }
 
-type Tls = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 fn connect(port: u16, ca: &str, certificate: Option<&Certificate>) -> std::io::Result<Tls> {
     connect_by(&[&TLS12, &TLS13], port, ca, certificate)
+}
+
+fn trusting(
+    versions: &[&'static SupportedProtocolVersion],
+    ca: &str,
+) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_root_certificates(roots)
 }
 
 fn connect_by(
@@ -117,13 +132,7 @@ fn connect_by(
     ca: &str,
     certificate: Option<&Certificate>,
 ) -> std::io::Result<Tls> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions)
-        .unwrap()
-        .with_root_certificates(roots);
+    let builder = trusting(versions, ca);
     let config = match certificate {
         None => builder.with_no_client_auth(),
         Some(Certificate(pem)) => {
@@ -132,12 +141,21 @@ fn connect_by(
             builder.with_client_auth_cert(chain, key).unwrap()
         }
     };
-    let name = ServerName::try_from("localhost").unwrap();
-    let session = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stream = StreamOwned::new(session, TcpStream::connect(("127.0.0.1", port))?);
+    let mut stream = begin(config, port)?;
     // With TLS 1.3 the server refuses a client's certificate after the handshake.
     exchange(&mut stream, &doc! { "ping": 1, "$db": "admin" })?;
     Ok(stream)
+}
+
+fn begin(config: ClientConfig, port: u16) -> std::io::Result<Tls> {
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = ClientConnection::new(Arc::new(config), name).unwrap();
+    Ok(StreamOwned::new(session, TcpStream::connect(("127.0.0.1", port))?))
+}
+
+/// A connection on which nothing was sent, to a server that this authority has certified.
+pub(crate) fn connect_quietly(port: u16, ca: &str) -> std::io::Result<Tls> {
+    begin(trusting(&[&TLS12, &TLS13], ca).with_no_client_auth(), port)
 }
 
 fn exchange(stream: &mut (impl Read + Write), command: &Document) -> std::io::Result<Document> {

@@ -1,9 +1,10 @@
-//! Records of operations: the audit log, backups, the profiler, and operations by query shape.
+//! Records of operations: the audit log, backups, the profiler, operations by query shape, traces.
 
 pub mod audit;
 mod backups;
 pub mod profiler;
 mod shapes;
+mod traces;
 
 pub use audit::{Actor, Audit, AuditConfig, AuditOptions, AuditSink};
 pub use backups::{
@@ -12,3 +13,4 @@ pub use backups::{
 };
 pub use profiler::Profiler;
 pub use shapes::{ShapeRun, ShapeStats, Shapes, Spread};
+pub use traces::{CommandTrace, TraceParent, TraceTime, TracedPlan, Traces};

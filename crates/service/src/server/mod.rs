@@ -14,7 +14,7 @@ use mayfly_work::{OpRegistry, memory};
 use crate::clients::{Access, Connections, TransportSecurity};
 use crate::counters::{Metrics, PolicyFigures, Top};
 use crate::process::{Buffers, LogRing, Shutdown, Topology};
-use crate::records::{Audit, Backups, Profiler, Shapes};
+use crate::records::{Audit, Backups, Profiler, Shapes, Traces};
 use crate::sessions::{Cursors, Sessions};
 use crate::settings::Settings;
 use crate::settings::write_block;
@@ -88,6 +88,8 @@ pub struct Service {
     pub profiler: Profiler,
     /// Operations by query shape.
     pub shapes: Shapes,
+    /// Traces of commands.
+    pub traces: Traces,
     /// The use of each collection.
     pub top: Top,
     /// Figures of TTL policies.
@@ -169,6 +171,7 @@ impl Service {
             sessions: Sessions::default(),
             profiler: Profiler::default(),
             shapes: Shapes::default(),
+            traces: Traces::default(),
             top: Top::default(),
             policies: PolicyFigures::default(),
             defaults,

@@ -6,13 +6,14 @@
 //! recorded answers.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mayfly_kv_postgres::{PostgresEngine, PostgresOptions};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_testkit::{
-    Indexes, OpenEngine, Runner, Script, clustered, environment, memory, memory_under_chaos,
-    shared_postgres,
+    InFolder, Indexes, OpenEngine, Runner, Script, clustered, environment, memory,
+    memory_under_chaos, shared_postgres,
 };
 use tempfile::TempDir;
 
@@ -42,11 +43,15 @@ fn scripts() -> Vec<Script> {
     selected.iter().map(|path| Script::read(path).unwrap_or_else(|why| panic!("{why}"))).collect()
 }
 
-/// RocksDB in a temporary folder, which is removed when the returned function is dropped.
+/// RocksDB in a temporary folder, which is removed when the returned function and the engine are
+/// dropped.
 pub(crate) fn rocksdb() -> OpenEngine {
-    let folder = TempDir::new().unwrap();
+    let folder = Arc::new(TempDir::new().unwrap());
     let options = RocksOptions { cache_bytes: 32 << 20, ..RocksOptions::default() };
-    Box::new(move || RocksEngine::open(folder.path(), options).unwrap())
+    Box::new(move || {
+        let engine = RocksEngine::open(folder.path(), options).unwrap();
+        Arc::new(InFolder::new(engine, folder.clone()))
+    })
 }
 
 /// Whether writes conflict at random.

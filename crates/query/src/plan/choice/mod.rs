@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_storage::{Collection, Direction, IdKey, whole_range};
+use mayfly_work::PlanTimer;
 
 use alternatives::ways_by_alternatives;
 use first_of::or_one_per_value;
@@ -124,6 +125,7 @@ pub fn plans(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Vec
 /// # Errors
 /// Errors of [`plan`].
 pub(crate) fn planned(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Planned> {
+    let _timer = PlanTimer::begin();
     let (planned, ways) = allowed_ways(collection, query)?;
     if let Some(several) = ways.alternatives {
         let plan = checked(collection, &planned, ways.best)?;

@@ -4,40 +4,11 @@
   const byId = (id) => document.getElementById(id);
 
   // --- the sentence ---
-  const reasons = {
-    clockJumped: "the clock has jumped", clockBehindData: "the clock is behind the data", restored: "the data was restored from a backup",
-  };
-  const sentence = () => {
-    const server = M.server || {}, all = M.policies;
-    if (M.rightOfPolicies) return ["idle", "idle", "You lack the right to see expiry: " + M.rightOfPolicies + "."];
-    if (!all) return null;
-    const totals = M.totals, more = totals.dueIsLimit ? "at least " : "";
-    if (M.suspended) return ["bad", "bad", "Expiry is suspended: " + (reasons[M.suspended.reason] || M.suspended.reason) + ". " + more + M.plural(totals.due, "document is", "documents are") + " due."];
-    if (server.diskSpace && server.diskSpace.nearlyFull) return ["bad", "bad", "The disk is nearly full: only deletions are accepted."];
-    if (server.ttlMonitorEnabled === false) return ["warn", "pause", "Expiry is switched off (ttlMonitorEnabled). " + more + M.plural(totals.due, "document is", "documents are") + " due."];
-    if (all.length === 0) return ["idle", "idle", "No TTL policies yet: nothing expires."];
-    const states = all.map((policy) => M.policyState(policy).word);
-    const count = (word) => states.filter((state) => state === word).length;
-    const late = all.filter((policy, at) => states[at] === "behind" || states[at] === "failing");
-    const paused = count("paused"), never = count("never"), fine = totals.policies - late.length - paused - never;
-    const keep = (number) => M.plural(number, "policy keeps up", "policies keep up");
-    const rest = (paused > 0 ? ", " + M.plural(paused, "is", "are") + " paused" : "")
-      + (never > 0 ? ", " + M.plural(never, "has", "have") + " nothing to delete" : "");
-    if (late.length === 0) {
-      if (fine === 0 && never > 0) return ["idle", "idle", "Nothing will expire: " + rest.slice(2) + "."];
-      if (fine === 0) return ["warn", "pause", (paused === 1 ? "The policy is paused" : "All " + M.count(paused) + " policies are paused") + ": nothing expires."];
-      return ["good", "good", (paused + never === 0 && fine > 1 ? "All " : "") + keep(fine) + rest + "."];
-    }
-    const worst = late[0], due = (worst.dueIsLimit ? "at least " : "") + M.count(worst.due) + " due";
-    const done = worst.etaSecs > 0 && !worst.dueIsLimit ? ", done in " + M.duration(Math.max(1, Math.round(worst.etaSecs))) : "";
-    const first = fine > 0 ? keep(fine) + rest + "; " : "";
-    const others = late.length > 1 ? "; " + M.plural(late.length - 1, "other is", "others are") + " behind" : "";
-    return ["warn", "warn", first + worst.ns + " (" + worst.index + ") is " + M.duration(Math.round(worst.oldestOverdueSecs || 0)) + " behind, " + due + done + others + "."];
-  };
   const showSentence = () => {
-    const found = sentence(), heading = byId("sentence");
-    if (!found) return;
-    const [kind, icon, text] = found;
+    const heading = byId("sentence"), right = M.rightOfPolicies;
+    const icon = right ? "idle" : M.mood, kind = icon === "pause" ? "warn" : icon;
+    const text = right ? "You lack the right to see expiry: " + right + "." : M.sentence;
+    if (!text) return;
     const state = kind + icon + text;
     if (heading.dataset.state === state) return;
     heading.dataset.state = state;
@@ -57,11 +28,11 @@
         + ". Check the clock, then resume.", resume)]);
     }
     const disk = server.diskSpace || {};
-    if (disk.nearlyFull) items.push(["full", () => notice("bad", "bad", "Inserts and updates are refused until there is space: " + M.bytes(disk.freeBytes) + " are free.")]);
+    if (M.full) items.push(["full", () => notice("bad", "bad", "Inserts and updates are refused until there is space: " + M.bytes(disk.freeBytes) + " are free.")]);
     const ends = server.certificateEndsMs, days = ends ? (ends - Date.now()) / 86_400_000 : 99;
     if (days < 30) items.push(["certificate", () => notice("warn", "warn", days <= 0 ? "The server's certificate has expired." : "The server's certificate expires in " + M.plural(Math.ceil(days), "day", "days") + ".")]);
     if (M.lost) items.push(["lost", () => notice("warn", "warn", "The server does not answer. The page shows what it last knew, and tries again.")]);
-    const list = byId("notices"), state = items.map(([name]) => name).join() + JSON.stringify([M.suspended, disk.freeBytes && disk.nearlyFull, server.readOnly]);
+    const list = byId("notices"), state = items.map(([name]) => name).join() + JSON.stringify([M.suspended, M.full && disk.freeBytes, server.readOnly]);
     if (list.dataset.state === state) return;
     list.dataset.state = state;
     list.replaceChildren(...items.map(([, make]) => make()));

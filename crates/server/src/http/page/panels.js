@@ -66,20 +66,9 @@
   const etaText = (policy) => policy.due === 0 ? M.none
     : policy.etaSecs === null || policy.etaSecs === undefined ? "not while stopped"
     : (policy.dueIsLimit ? "≥ " : "") + M.duration(Math.max(1, Math.round(policy.etaSecs)));
-  // The state of a policy: kind, shape, word.
-  M.policyState = (policy) => {
-    const server = M.server || {};
-    if (M.suspended) return { kind: "bad", icon: "bad", word: "suspended" };
-    if (policy.paused) return { kind: "idle", icon: "pause", word: "paused" };
-    if (server.ttlMonitorEnabled === false) return { kind: "idle", icon: "pause", word: "monitor off" };
-    if (policy.lastError) return { kind: "bad", icon: "bad", word: "failing" };
-    // Documents become due between two passes of the monitor; a pass later they are gone.
-    const patience = (server.ttlSleepSecs || 60) + 5;
-    if (policy.due > 0 && policy.oldestOverdueSecs > patience) return { kind: "warn", icon: "warn", word: "behind" };
-    if (policy.due === 0 && skippedHeld(policy) > 0) return { kind: "idle", icon: "held", word: "held" };
-    if (policy.due === 0 && policy.deleted === 0 && policy.nextDue === null) return { kind: "idle", icon: "idle", word: "never" };
-    return { kind: "good", icon: "good", word: "keeps up" };
-  };
+  // The states of policies that are no good news: kind and shape.
+  const states = { suspended: ["bad", "bad"], paused: ["idle", "pause"], "monitor off": ["idle", "pause"], failing: ["bad", "bad"],
+    behind: ["warn", "warn"], held: ["idle", "held"], never: ["idle", "idle"] };
   const opened = new Map();
   let drawPolicies = null, policies = [];
 
@@ -106,10 +95,7 @@
   const policyColumns = [
     { label: "Policy", fill: built((policy) => [policy.ns, policy.index, policy.kind],
       (policy) => [toggle(policy), M.el("span", { class: "sub", text: policy.index + (policy.kind === "index" ? "" : " · " + policy.kind) })]) },
-    { label: "State", fill: built((policy) => M.policyState(policy), (policy) => {
-      const state = M.policyState(policy);
-      return badge(state.kind, state.icon, state.word);
-    }) },
+    { label: "State", fill: built((policy) => policy.state, (policy) => [badge(...(states[policy.state] || ["good", "good"]), policy.state)]) },
     { label: "Expires after", number: true, fill: text((policy) => policy.expireAfterSeconds < 0 ? "own ttl" : M.duration(policy.expireAfterSeconds)) },
     { label: "Due", number: true, fill: text(dueText) },
     { label: "Oldest due", number: true, fill: text((policy) => policy.oldestOverdueSecs === null ? M.none : M.duration(Math.round(policy.oldestOverdueSecs)) + " ago") },
@@ -171,7 +157,11 @@
   M.showPolicies = (data) => {
     if (data) {
       policies = data.policies;
+      M.rightOfPolicies = null;
+      M.mood = data.mood;
+      M.sentence = data.sentence;
       M.suspended = data.suspended;
+      M.full = data.full;
       M.totals = data.totals;
       M.omitted = data.omitted;
       M.policies = policies;

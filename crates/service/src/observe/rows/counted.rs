@@ -224,6 +224,22 @@ pub(super) const ROWS: &[Figure] = &[
         "TTL indexes that a pass skipped because their definition is not valid.",
     )
     .read(|r| expiry(r, |stats| &stats.invalid_ttl_index_skips)),
+    counter(
+        "metrics.traces.{outcome}",
+        "mayflydb_traces_total",
+        "Traced commands, by what became of their traces: sent; overflowed, because the exporter's \
+         queue was full; refused, because the collector did not take them.",
+    )
+    .each(|r, out| {
+        let traces = &r.service.traces;
+        for (outcome, count) in [
+            ("sent", &traces.sent),
+            ("overflowed", &traces.overflowed),
+            ("refused", &traces.refused),
+        ] {
+            out.add(&[outcome], long(count.load(Ordering::Relaxed)));
+        }
+    }),
 ];
 
 fn commands(reading: &Reading<'_>, out: &mut Points<'_>, of: fn(&CommandCounts) -> i64) {
