@@ -21,6 +21,8 @@ use crate::{
     LogPlace, Which, is_retired,
 };
 
+/// Gaps of an insert: of the record, of the entry's key, and of its timestamp; and one more.
+const FEW_GAPS: usize = 4;
 /// Up to this many operations a linear search replaces the index.
 const SEARCHED: usize = 8;
 /// Upper bound of a reservation.
@@ -33,8 +35,7 @@ const NONE: u32 = u32::MAX;
 pub struct WriteBuffer {
     arena: Vec<u8>,
     ops: Vec<Op>,
-    /// The gaps.
-    gaps: Vec<OpenGap>,
+    gaps: OpenGaps,
     /// The number of retirements.
     retired: usize,
     /// Operations by keyspace.
@@ -71,11 +72,40 @@ struct Op {
 }
 
 /// A gap of a key or a value.
+#[derive(Clone, Copy, Default)]
 struct OpenGap {
     /// Its offset in the arena.
     at: u32,
     is_in_key: bool,
-    which: Which,
+    /// The index of the entry; [`NONE`] for the last one.
+    entry: u32,
+}
+
+/// The gaps. Most transactions have few, which need no allocation.
+#[derive(Default)]
+struct OpenGaps {
+    count: usize,
+    few: [OpenGap; FEW_GAPS],
+    others: Vec<OpenGap>,
+}
+
+impl OpenGaps {
+    fn push(&mut self, gap: OpenGap) {
+        match self.few.get_mut(self.count) {
+            Some(place) => *place = gap,
+            None => self.others.push(gap),
+        }
+        self.count += 1;
+    }
+
+    fn truncate(&mut self, count: usize) {
+        self.count = count;
+        self.others.truncate(count.saturating_sub(FEW_GAPS));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &OpenGap> {
+        self.few.iter().take(self.count).chain(&self.others)
+    }
 }
 
 /// A key for sorting: its first bytes as numbers, and the index of the operation.
@@ -125,7 +155,7 @@ impl WriteBuffer {
         value: &[u8],
         gaps: &[Gap],
     ) -> KvResult<()> {
-        let (begin, before) = (self.arena.len(), self.gaps.len());
+        let (begin, before) = (self.arena.len(), self.gaps.count);
         for gap in gaps {
             let (at, which, is_in_key) = match *gap {
                 Gap::Key(at, which) => (at, which, true),
@@ -137,7 +167,12 @@ impl WriteBuffer {
                 return Err(KvError::Invalid("a gap that is not within its key or value".into()));
             }
             let part = if is_in_key { begin } else { begin + key.len() };
-            self.gaps.push(OpenGap { at: (part + at) as u32, is_in_key, which });
+            let entry = match which {
+                // A transaction has far fewer entries.
+                Which::Entry(index) => u32::try_from(index).unwrap_or(NONE - 1),
+                Which::Last => NONE,
+            };
+            self.gaps.push(OpenGap { at: (part + at) as u32, is_in_key, entry });
         }
         self.push(keyspace, key, value, Kind::Put);
         Ok(())
@@ -154,18 +189,22 @@ impl WriteBuffer {
         entries: LogEntries,
     ) -> KvResult<Option<LogPlace>> {
         let Some(log) = log.filter(|_| entries.count > 0) else {
-            return match self.gaps.is_empty() {
-                true => Ok(None),
-                false => Err(KvError::Invalid("a commit with gaps and without entries".into())),
+            return match self.gaps.count {
+                0 => Ok(None),
+                _ => Err(KvError::Invalid("a commit with gaps and without entries".into())),
             };
         };
         let place = log.take(entries);
-        for gap in self.gaps.drain(..) {
-            let timestamp = place.timestamp(gap.which);
+        for gap in self.gaps.iter() {
+            let timestamp = match gap.entry {
+                NONE => place.timestamp(Which::Last),
+                index => place.timestamp(Which::Entry(index.into())),
+            };
             let bytes =
                 if gap.is_in_key { timestamp.to_be_bytes() } else { timestamp.to_le_bytes() };
             self.arena[gap.at as usize..][..GAP_BYTES].copy_from_slice(&bytes);
         }
+        self.gaps.truncate(0);
         Ok(Some(place))
     }
 

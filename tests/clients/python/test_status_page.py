@@ -391,9 +391,12 @@ def test_the_metrics_and_the_dashboard_have_the_same_names(busy):
         "mayflydb_backup_finished_timestamp_seconds", "mayflydb_certificate_expiry_timestamp_seconds",
         "mayflydb_backup_log_lag_seconds", "mayflydb_oplog_window_seconds",
     }
+    # Series of a store in PostgreSQL.
+    remote = {"mayflydb_storage_database_standbys", "mayflydb_storage_database_standbys_synchronous"}
     code = Path(__file__).parents[3] / "crates/server/src/http/metrics.rs"
     assert all(name in code.read_text() for name in later)
+    assert all(name in (docs / "metrics.md").read_text() for name in remote)
     for text in [*expressions, (docs / "alerts.yaml").read_text()]:
         for word in text.replace("{", " ").replace("(", " ").replace("[", " ").replace(")", " ").split():
             if word.startswith("mayflydb_"):
-                assert word in names | later, word
+                assert word in names | later | remote, word
