@@ -14,8 +14,8 @@ use mayfly_server::config::{EngineChoice, Flags, Layers, LogDestination, Task, s
 use mayfly_server::daemon::{self, Background, PidFile};
 use mayfly_server::failure::{self, FailureKind};
 use mayfly_server::logging::LogLayer;
+use mayfly_server::signals::Signals;
 use mayfly_server::standby::{self, Turn};
-use mayfly_server::stops::Stops;
 use mayfly_server::supervisor::{self, Supervisor};
 use mayfly_server::{
     Config, DRAIN, DatabaseClock, Running, StartOptions, backup, check, healthcheck, permissions,
@@ -24,7 +24,6 @@ use mayfly_server::{
 use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
 use mayfly_value::shell::Shell;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// The idle time after which a blocking thread ends. The allocator returns a thread's freed memory
@@ -154,20 +153,20 @@ async fn serve(
 ) -> anyhow::Result<Ended> {
     let supervisor = Supervisor::find();
     let ready = || background.take().map_or(Ok(()), Background::ready);
-    let (started, mut stops) = match config.storage_standby {
-        // A signal ends the process at once.
-        false => (Some(start(options).await), Stops::listen()?),
+    let (started, mut signals) = match config.storage_standby {
+        // Until it has started, a signal ends the process at once.
+        false => (Some(start(options).await), Signals::listen()?),
         true => {
-            let mut stops = Stops::listen()?;
-            let turn = standby::await_turn(config, (&supervisor, &mut stops), ready).await?;
+            let mut signals = Signals::listen()?;
+            let turn = standby::await_turn(config, (&supervisor, &mut signals), ready).await?;
             let started = match turn {
                 Turn::Open => tokio::select! {
                     started = start(options) => Some(started),
-                    () = stops.requested() => None,
+                    () = signals.stop_requested() => None,
                 },
                 Turn::Stop => None,
             };
-            (started, stops)
+            (started, signals)
         }
     };
     let Some(started) = started else {
@@ -191,7 +190,7 @@ async fn serve(
     let (service, cache_bytes) = (running.service.clone(), config.cache_bytes);
     tokio::task::spawn_blocking(move || log_limits(&service, cache_bytes));
     let end = tokio::select! {
-        end = wait_for_end(&running, &supervisor, &mut stops) => end?,
+        end = wait_for_end(&running, &supervisor, &mut signals) => end?,
         never = supervisor.attend(&running.service) => never,
     };
     let End::Asked(grace) = end else {
@@ -270,16 +269,15 @@ enum End {
 async fn wait_for_end(
     running: &Running,
     supervisor: &Supervisor,
-    stops: &mut Stops,
+    signals: &mut Signals,
 ) -> anyhow::Result<End> {
-    let hear = |kind| signal(kind).context("cannot listen to signals");
-    let (mut rotate, mut reload) =
-        (hear(SignalKind::user_defined1())?, hear(SignalKind::hangup())?);
+    let Signals { terminate, interrupt, rotate, reload } = signals;
     let service = &running.service;
     let mut taken_over = std::pin::pin!(running.taken_over());
     loop {
         tokio::select! {
-            () = stops.requested() => return Ok(End::Asked(service.settings.signaled_shutdown())),
+            _ = terminate.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
+            _ = interrupt.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
             () = running.stop_requested() => return Ok(End::Asked(DRAIN)),
             () = &mut taken_over => return Ok(End::TakenOver),
             _ = rotate.recv() => rotate_logs(service, LogRotation::Configured),

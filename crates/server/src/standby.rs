@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
-use crate::stops::Stops;
+use crate::signals::Signals;
 use crate::supervisor::Supervisor;
 use crate::{Config, daemon, database, start};
 
@@ -41,7 +41,7 @@ pub enum Turn {
 /// A [`Failure`] as of a start.
 pub async fn await_turn(
     config: &Config,
-    (supervisor, stops): (&Supervisor, &mut Stops),
+    (supervisor, signals): (&Supervisor, &mut Signals),
     begun: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Turn> {
     if config.engine != EngineChoice::Postgres {
@@ -82,7 +82,7 @@ pub async fn await_turn(
                 supervisor.status(&format!("standby: {why}"));
             }
             _ = alive.tick() => supervisor.alive(),
-            () = stops.requested() => is_stopped.store(true, Ordering::Release),
+            () = signals.stop_requested() => is_stopped.store(true, Ordering::Release),
         }
     }
 }
