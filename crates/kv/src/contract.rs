@@ -21,8 +21,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-#[cfg(doc)]
-use crate::KvError;
 pub use crate::ingest::Ingest;
 use crate::log::{Gap, LogClock, LogEntries, LoggedCommit};
 pub use crate::named_key::{NamedKey, ShortBytes};
@@ -31,6 +29,8 @@ use crate::several::read_through;
 pub use crate::several::scan_each;
 pub use crate::txn_options::TxnOptions;
 use crate::{CheckpointFile, EngineStats, Keyspace, KvResult};
+#[cfg(doc)]
+use crate::{KvError, RETIRED};
 
 /// The limits and properties of an engine.
 #[derive(Clone, Copy, Debug)]
