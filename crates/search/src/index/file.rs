@@ -24,7 +24,7 @@ const ENTRY: usize = 19;
 pub(super) enum SectionKind {
     /// Offsets of the record keys, u32 each.
     KeyOffsets = 1,
-    /// Record keys in their order.
+    /// Record keys, in the order of the ordinals.
     Keys = 2,
     /// Times of versions, i64 each.
     Versions = 3,
@@ -43,6 +43,8 @@ pub(super) enum SectionKind {
     Values = 10,
     ListOffsets = 11,
     Lists = 12,
+    /// Ordinals in the order of their record keys, u32 each.
+    KeyOrder = 13,
 }
 
 /// The name of a section: its kind, and the field and element type that it belongs to.

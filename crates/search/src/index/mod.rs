@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Locks: `commit` and `merge` take [`Index::work`] for their whole time, and [`Index::state`] for
-//! the moments in which they take what they write and put what they wrote. `apply` takes `state` for
-//! writing. A search takes `state` for reading, compares the vectors in memory, and keeps references
-//! to the segments.
+//! the moments in which they take what they write and put what they wrote. `apply` takes `state`
+//! for writing. A search takes `state` for reading, compares the vectors in memory, and keeps
+//! references to the segments.
 
 mod commit_file;
 mod file;

@@ -1,5 +1,5 @@
-//! A segment: documents in the order of their record keys. The place in this order is the
-//! document's ordinal.
+//! A segment: documents with ordinals from 0. An index of the record keys finds the ordinal of a
+//! document.
 
 use tantivy::directory::OwnedBytes;
 
@@ -64,7 +64,8 @@ impl Segment {
     /// Whether the sections have the lengths and the orders that reads rely on.
     fn is_consistent(&self, definition: &Definition) -> bool {
         let offsets = self.section(SectionKind::KeyOffsets, 0);
-        let has_keys = offsets.len() == (self.documents + 1) * 4;
+        let has_keys = offsets.len() == (self.documents + 1) * 4
+            && self.section(SectionKind::KeyOrder, 0).len() == self.documents * 4;
         let fits = |(at, field): (usize, &VectorField)| {
             let of = |element| self.are_vectors_consistent(at, field, element);
             ElementType::ALL.into_iter().all(of)
@@ -126,12 +127,14 @@ impl Segment {
     pub(super) fn find(&self, record_key: &[u8]) -> Option<usize> {
         let offsets = self.section(SectionKind::KeyOffsets, 0);
         let keys = self.section(SectionKind::Keys, 0);
+        let order = self.section(SectionKind::KeyOrder, 0);
         let (mut low, mut high) = (0, self.documents);
         while low < high {
             let middle = low + (high - low) / 2;
-            match bytes_at(offsets, keys, middle).unwrap_or(&[]).cmp(record_key) {
+            let ordinal = number_at(order, middle)? as usize;
+            match bytes_at(offsets, keys, ordinal).unwrap_or(&[]).cmp(record_key) {
                 std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Some(middle),
+                std::cmp::Ordering::Equal => return Some(ordinal),
                 std::cmp::Ordering::Greater => high = middle,
             }
         }

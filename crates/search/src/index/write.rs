@@ -92,6 +92,7 @@ pub(super) fn write_segment<W: Write>(
     let mut writer = Writer::new(out)?;
     let keys = (0..order.documents.len()).map(|at| order.key(at));
     write_list(&mut writer, (SectionKind::KeyOffsets, SectionKind::Keys, 0), keys)?;
+    order.write_key_order(&mut writer)?;
     writer.begin(SectionKind::Versions, 0)?;
     for (source, ordinal) in &order.documents {
         let version = sources[*source as usize].version(*ordinal as usize);
@@ -119,14 +120,24 @@ impl<'s> Order<'s> {
             return Err(too_large());
         }
         check()?;
-        let key = |place: &(u32, u32)| sources[place.0 as usize].key(place.1 as usize);
-        documents.sort_unstable_by(|left, right| key(left).cmp(key(right)));
         Ok(Order { sources, documents, check })
     }
 
     fn key(&self, at: usize) -> &[u8] {
         let (source, ordinal) = self.documents[at];
         self.sources[source as usize].key(ordinal as usize)
+    }
+
+    fn write_key_order<W: Write>(&self, writer: &mut Writer<W>) -> Result<(), IndexError> {
+        let mut order: Vec<u32> = (0..self.documents.len() as u32).collect();
+        order.sort_unstable_by(|left, right| {
+            self.key(*left as usize).cmp(self.key(*right as usize))
+        });
+        writer.begin(SectionKind::KeyOrder, 0)?;
+        for ordinal in order {
+            writer.put(&ordinal.to_le_bytes())?;
+        }
+        Ok(())
     }
 
     /// The vectors of a field, with the ordinals of their documents.
