@@ -6,11 +6,13 @@
 
 pub mod definition;
 mod fault;
+mod fields;
 mod filter;
 mod index;
 pub mod limits;
 mod query;
 mod read;
+mod text;
 mod vector;
 
 pub use definition::{Definition, IndexKind};

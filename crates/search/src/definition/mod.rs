@@ -21,12 +21,12 @@ mod vector_index;
 use mayfly_base::Result;
 use mayfly_value::RawDoc;
 
-pub use analyzers::AnalyzerName;
+pub use analyzers::{AnalyzerName, AnalyzerRule};
 pub use dynamic::Dynamic;
-pub use field_types::FieldType;
+pub use field_types::{FieldType, NumberField, TokenField};
 pub use mappings::{DocumentMapping, FieldMapping};
 pub use stored_source::StoredSource;
-pub use string::{AutocompleteField, Grams, StringField};
+pub use string::{AutocompleteField, Grams, PostingsDetail, ScoreFunction, StringField};
 pub use vector_field::{IndexingMethod, Quantization, Similarity, VectorField};
 
 use crate::fault::FieldPath;

@@ -42,6 +42,18 @@ impl BitSet {
         number < self.len && self.words[number / 64] & (1 << (number % 64)) != 0
     }
 
+    /// The least number of the set that is not less.
+    pub(crate) fn next(&self, from: usize) -> Option<usize> {
+        let first = from / 64;
+        for (at, word) in self.words.iter().enumerate().skip(first) {
+            let word = if at == first { word & (u64::MAX << (from % 64)) } else { *word };
+            if word != 0 {
+                return Some(at * 64 + word.trailing_zeros() as usize);
+            }
+        }
+        None
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }

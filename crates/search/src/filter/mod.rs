@@ -11,9 +11,44 @@ mod parse;
 mod tests;
 pub(crate) mod value;
 
+use std::collections::BTreeMap;
+
 pub(crate) use bits::BitSet;
 pub(crate) use column::Column;
 pub(crate) use parse::parse;
+
+/// The keys of a document's values, by the number of their field.
+pub(crate) type Values = BTreeMap<u16, Vec<Vec<u8>>>;
+
+/// A test of the values of one field.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Test {
+    /// One of them is one of these.
+    In(Vec<Vec<u8>>),
+    /// One of them is in this range of keys; the end is exclusive.
+    Range(std::ops::Range<Vec<u8>>),
+    /// There is one.
+    Exists,
+}
+
+impl Test {
+    /// Adds the documents of a segment that pass.
+    pub(crate) fn select(&self, column: &Column<'_>, selected: &mut BitSet) {
+        match self {
+            Test::In(keys) => keys.iter().for_each(|key| column.select_key(key, selected)),
+            Test::Range(range) => column.select_range(range, selected),
+            Test::Exists => column.select_key(value::PRESENT, selected),
+        }
+    }
+
+    fn passes(&self, keys: &[Vec<u8>]) -> bool {
+        match self {
+            Test::In(wanted) => wanted.iter().any(|key| keys.binary_search(key).is_ok()),
+            Test::Range(range) => keys.iter().any(|key| range.contains(key)),
+            Test::Exists => keys.iter().any(|key| key == value::PRESENT),
+        }
+    }
+}
 
 /// A condition. A field is named by its place in [`crate::Definition::filters`].
 #[derive(Clone, Debug, PartialEq)]
@@ -21,12 +56,7 @@ pub(crate) enum Condition {
     And(Vec<Condition>),
     Or(Vec<Condition>),
     Not(Box<Condition>),
-    /// One of the field's values is one of these.
-    In(usize, Vec<Vec<u8>>),
-    /// One of the field's values is in this range of keys; the end is exclusive.
-    Range(usize, std::ops::Range<Vec<u8>>),
-    /// The document has the field.
-    Exists(usize),
+    Field(usize, Test),
 }
 
 impl Condition {
@@ -37,30 +67,24 @@ impl Condition {
                 parts.iter().map(Condition::fields).max().unwrap_or(0)
             }
             Condition::Not(part) => part.fields(),
-            Condition::In(field, _) | Condition::Range(field, _) | Condition::Exists(field) => {
-                field + 1
-            }
+            Condition::Field(field, _) => field + 1,
         }
     }
 
     /// Whether a document with these values matches. Each field's keys are sorted.
-    pub(crate) fn matches(&self, values: &[Vec<Vec<u8>>]) -> bool {
-        let keys = |field: &usize| values.get(*field).map_or(&[][..], Vec::as_slice);
+    pub(crate) fn matches(&self, values: &Values) -> bool {
         match self {
             Condition::And(parts) => parts.iter().all(|part| part.matches(values)),
             Condition::Or(parts) => parts.iter().any(|part| part.matches(values)),
             Condition::Not(part) => !part.matches(values),
-            Condition::In(field, wanted) => {
-                wanted.iter().any(|key| keys(field).binary_search(key).is_ok())
+            Condition::Field(field, test) => {
+                test.passes(values.get(&(*field as u16)).map_or(&[], Vec::as_slice))
             }
-            Condition::Range(field, range) => keys(field).iter().any(|key| range.contains(key)),
-            Condition::Exists(field) => keys(field).iter().any(|key| key == value::PRESENT),
         }
     }
 
     /// The documents of a segment that match, of `documents` ones.
     pub(crate) fn select(&self, columns: &[Option<Column<'_>>], documents: usize) -> BitSet {
-        let column = |field: &usize| columns.get(*field).and_then(Option::as_ref);
         let mut selected = BitSet::new(documents);
         match self {
             Condition::And(parts) => {
@@ -78,19 +102,9 @@ impl Condition {
                 selected = part.select(columns, documents);
                 selected.invert();
             }
-            Condition::In(field, wanted) => {
-                if let Some(column) = column(field) {
-                    wanted.iter().for_each(|key| column.select_key(key, &mut selected));
-                }
-            }
-            Condition::Range(field, range) => {
-                if let Some(column) = column(field) {
-                    column.select_range(range, &mut selected);
-                }
-            }
-            Condition::Exists(field) => {
-                if let Some(column) = column(field) {
-                    column.select_key(value::PRESENT, &mut selected);
+            Condition::Field(field, test) => {
+                if let Some(column) = columns.get(*field).and_then(Option::as_ref) {
+                    test.select(column, &mut selected);
                 }
             }
         }

@@ -1,11 +1,10 @@
 //! Parses `filter` of `$vectorSearch`: a document of conditions in the query language.
 
 use mayfly_base::Result;
-use mayfly_value::keys::{bracket_end, bracket_start};
-use mayfly_value::{RawDoc, RawValue, canonical_type};
+use mayfly_value::{RawDoc, RawValue};
 
-use super::Condition;
-use super::value::{is_comparable, key_of};
+use super::value::{is_comparable, key_of, range_of};
+use super::{Condition, Test};
 use crate::fault::{FieldPath, refused};
 use crate::limits::{MAX_CLAUSES, MAX_DEPTH};
 use crate::read::Fields;
@@ -116,7 +115,7 @@ impl Parser<'_> {
             {
                 self.operators(field, operators, path, depth)
             }
-            value => Ok(Condition::In(field, vec![key(path, value)?])),
+            value => Ok(Condition::Field(field, Test::In(vec![key(path, value)?]))),
         }
     }
 
@@ -154,14 +153,14 @@ impl Parser<'_> {
     ) -> Result<Condition> {
         let not = |condition| Condition::Not(Box::new(condition));
         Ok(match name {
-            "$eq" => Condition::In(field, vec![key(path, value)?]),
-            "$ne" => not(Condition::In(field, vec![key(path, value)?])),
-            "$in" => Condition::In(field, self.keys(value, path, depth)?),
-            "$nin" => not(Condition::In(field, self.keys(value, path, depth)?)),
+            "$eq" => Condition::Field(field, Test::In(vec![key(path, value)?])),
+            "$ne" => not(Condition::Field(field, Test::In(vec![key(path, value)?]))),
+            "$in" => Condition::Field(field, Test::In(self.keys(value, path, depth)?)),
+            "$nin" => not(Condition::Field(field, Test::In(self.keys(value, path, depth)?))),
             "$gt" | "$gte" | "$lt" | "$lte" => range(field, name, value, path)?,
             "$exists" => match value {
-                RawValue::Bool(true) => Condition::Exists(field),
-                RawValue::Bool(false) => not(Condition::Exists(field)),
+                RawValue::Bool(true) => Condition::Field(field, Test::Exists),
+                RawValue::Bool(false) => not(Condition::Field(field, Test::Exists)),
                 value => return Err(path.wrong_type("boolean", value)),
             },
             "$not" => match value {
@@ -210,28 +209,6 @@ fn range(field: usize, name: &str, value: RawValue<'_>, path: &FieldPath) -> Res
     if matches!(value, RawValue::Null) {
         return Err(path.refuse("must be a boolean, date, number, objectId, string or UUID"));
     }
-    // No key is the beginning of another one, so a zero byte makes the next greater bound.
-    let mut after = bound.clone();
-    after.push(0);
-    let canonical = canonical_type(value.type_byte());
-    let (mut first, mut last) = (Vec::new(), Vec::new());
-    if value.is_number() {
-        // A number that is not one is on no side of any number.
-        first = key_of(RawValue::Double(f64::NAN));
-        first.push(0);
-    } else {
-        bracket_start(canonical, &mut first);
-    }
-    bracket_end(canonical, &mut last);
-    let is_nan = matches!(value, RawValue::Double(number) if number.is_nan());
-    let range = match name {
-        // Only NaN is equal to NaN, and nothing is on a side of it.
-        "$gt" | "$lt" if is_nan => bound.clone()..bound,
-        "$gte" | "$lte" if is_nan => bound..after,
-        "$gt" => after..last,
-        "$gte" => bound..last,
-        "$lt" => first..bound,
-        _ => first..after,
-    };
-    Ok(Condition::Range(field, range))
+    let range = range_of(name.trim_start_matches('$'), value, bound);
+    Ok(Condition::Field(field, Test::Range(range)))
 }

@@ -45,6 +45,14 @@ pub(super) enum SectionKind {
     Lists = 12,
     /// Ordinals in the order of their record keys, u32 each.
     KeyOrder = 13,
+    /// The table of fields.
+    FieldTable = 14,
+    /// The name of the files of postings.
+    PostingsName = 15,
+    /// The numbers of documents with each field, u32 each.
+    PostingsCounts = 16,
+    /// A file of postings, by its place in [`crate::text::postings::FILES`].
+    PostingsFile = 17,
 }
 
 /// The name of a section: its kind, and the field and element type that it belongs to.

@@ -40,6 +40,16 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), maps })
     }
 
+    /// An empty folder for the writing of a segment.
+    pub(super) fn scratch(&self, number: u64) -> io::Result<PathBuf> {
+        let path = self.path.join(format!("{number:016x}.tmp"));
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::create_dir(&path)?,
+        }
+        Ok(path)
+    }
+
     /// Writes a file as a whole.
     pub(super) fn write(
         &self,
@@ -114,7 +124,10 @@ impl Folder {
                 .extension()
                 .is_some_and(|ending| ending == "seg" || ending == "del" || ending == "tmp");
             if is_ours && !names.iter().any(|other| name == other.as_str()) {
-                fs::remove_file(entry.path())?;
+                match entry.file_type()?.is_dir() {
+                    true => fs::remove_dir_all(entry.path())?,
+                    false => fs::remove_file(entry.path())?,
+                }
             }
         }
         Ok(())

@@ -4,12 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mayfly_value::{RawDoc, paths};
+use parking_lot::Mutex;
+use tantivy::tokenizer::Token;
 
-use crate::Definition;
+use super::extract::extract;
+use crate::fields::{Field, FieldTable};
+use crate::filter::Values;
 use crate::filter::value::keys_at;
+use crate::text::analyze::Terms;
 use crate::vector::read::may_be_vector;
 use crate::vector::score::{is_indexable, length};
 use crate::vector::{ElementType, Vector};
+use crate::{Definition, IndexKind};
 
 /// What an index keeps of a document.
 #[derive(Debug)]
@@ -17,15 +23,19 @@ pub(super) struct Document {
     pub(super) version_ms: i64,
     /// The vector of each vector field, with its length.
     pub(super) vectors: Vec<Option<(Vector, f32)>>,
-    /// The keys of each filter field.
-    pub(super) values: Vec<Vec<Vec<u8>>>,
+    /// The keys of each field with values.
+    pub(super) values: Values,
+    /// The terms of each text field.
+    pub(super) terms: Vec<(u16, Terms)>,
 }
 
 impl Document {
     fn bytes(&self) -> usize {
         let vectors = self.vectors.iter().flatten().map(|vector| vector.0.bytes.len() + 64);
-        let values = self.values.iter().flatten().map(|key| key.len() + 32);
-        64 + vectors.sum::<usize>() + values.sum::<usize>()
+        let values = self.values.values().flatten().map(|key| key.len() + 32);
+        let terms = self.terms.iter().flat_map(|(_, terms)| &terms.tokens);
+        let terms = terms.map(|token| token.text.len() + std::mem::size_of::<Token>());
+        64 + vectors.sum::<usize>() + values.sum::<usize>() + terms.sum::<usize>()
     }
 
     /// The bytes and the length of the vector of a field, if it has one of this type.
@@ -35,10 +45,11 @@ impl Document {
     }
 }
 
-/// Reads what an index keeps of a document. `None`: the document has no vector that the index
-/// contains, so no search finds it.
+/// Reads what an index keeps of a document, and adds its fields to the table. `None`: no search can
+/// find the document, since it has no vector that the index contains.
 pub(super) fn read(
     definition: &Definition,
+    table: &Mutex<Arc<FieldTable>>,
     version_ms: i64,
     document: RawDoc<'_>,
 ) -> Option<Document> {
@@ -56,12 +67,39 @@ pub(super) fn read(
             })
         })
         .collect();
-    if vectors.iter().all(Option::is_none) {
-        return None;
+    let (mut values, mut terms) = (Values::new(), Vec::new());
+    match definition.kind {
+        IndexKind::VectorSearch => {
+            if vectors.iter().all(Option::is_none) {
+                return None;
+            }
+            for (number, path) in definition.filters.iter().enumerate() {
+                let keys = keys_at(document, &path.split('.').collect::<Vec<_>>());
+                values.insert(number as u16, keys);
+            }
+        }
+        IndexKind::Search => {
+            let extract = extract(definition, document);
+            let mut table = table.lock();
+            for (path, keys) in extract.values {
+                if let Some(number) = number_of(&mut table, &FieldTable::values_field(&path)) {
+                    values.insert(number, keys);
+                }
+            }
+            for (field, found) in extract.terms.into_values() {
+                if let Some(number) = number_of(&mut table, &field) {
+                    terms.push((number, found));
+                }
+            }
+        }
     }
-    let values = |path: &String| keys_at(document, &path.split('.').collect::<Vec<_>>());
-    let values = definition.filters.iter().map(values).collect();
-    Some(Document { version_ms, vectors, values })
+    Some(Document { version_ms, vectors, values, terms })
+}
+
+/// The number of a field. The table is copied when it grows while a search or a commit uses it.
+fn number_of(table: &mut Arc<FieldTable>, field: &Field) -> Option<u16> {
+    let (kind, path, multi) = &field.name;
+    table.find(*kind, path, multi).or_else(|| Arc::make_mut(table).add(field))
 }
 
 /// The first vector that a path reaches.
@@ -100,6 +138,10 @@ impl Memory {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Arc<Document>> {
+        self.documents.get(key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Vec<u8>, &Arc<Document>)> {

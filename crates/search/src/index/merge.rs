@@ -11,7 +11,7 @@ use super::commit_file::CommitFile;
 use super::folder::{Folder, segment_name};
 use super::memory::Taken;
 use super::segment::Segment;
-use super::write::{Check, Source, write_segment};
+use super::write::{Check, Shape, Source, write_segment};
 use super::{Control, Index, IndexError, Part};
 
 /// Most segments that merges leave.
@@ -59,9 +59,12 @@ impl Index {
     ) -> Result<Part, IndexError> {
         let number = *next;
         *next += 1;
+        let table = self.table();
+        let scratch = folder.scratch(number)?;
+        let shape = Shape { definition: &self.definition, table: &table, scratch: Some(&scratch) };
         let mut failure = None;
         let written = folder.write(&segment_name(number), |file| {
-            write_segment(file, &self.definition, sources, check).map_err(|error| match error {
+            write_segment(file, &shape, sources, check).map_err(|error| match error {
                 IndexError::Io(error) => error,
                 error => {
                     failure = Some(error);
@@ -69,6 +72,7 @@ impl Index {
                 }
             })
         });
+        std::fs::remove_dir_all(&scratch)?;
         if let Some(failure) = failure {
             return Err(failure);
         }
@@ -100,7 +104,7 @@ impl Index {
     /// Puts the committed parts in the place of those that were seen when the commit began.
     fn publish_commit(&self, seen: &[Part], parts: Vec<Part>, taken: &Taken, position: u64) {
         let mut state = self.state.write();
-        let outdated = state.memory.remove_taken(taken);
+        let outdated = state.remove_taken(taken);
         let mut published = Vec::new();
         for mut part in parts {
             let is_it = |other: &&Part| other.segment.number() == part.segment.number();

@@ -12,11 +12,15 @@
 //! references to the segments.
 
 mod commit_file;
+mod extract;
 mod file;
 mod folder;
+mod fresh;
 mod memory;
 mod merge;
+mod plan;
 mod search;
+mod search_text;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -32,12 +36,14 @@ use parking_lot::{Mutex, RwLock};
 
 pub use search::{Cursor, Hit, Page};
 
-use crate::Definition;
+use crate::fields::FieldTable;
 use crate::filter::BitSet;
 use crate::limits::{MAX_BYTES_IN_MEMORY, MAX_DOCUMENTS_IN_MEMORY};
+use crate::{Definition, IndexKind};
 use commit_file::{CommitFile, SegmentEntry};
 use folder::Folder;
-use memory::Memory;
+use fresh::Fresh;
+use memory::{Document, Memory, Taken};
 use segment::Segment;
 
 /// A change of a collection, in the order of its log.
@@ -144,7 +150,37 @@ struct Part {
 struct State {
     parts: Vec<Part>,
     memory: Memory,
+    /// Segments in memory, see [`fresh`]. Only a `search` index has them.
+    fresh: Option<Fresh>,
     position: Option<u64>,
+}
+
+impl State {
+    fn new(kind: IndexKind) -> State {
+        let fresh = (kind == IndexKind::Search).then(Fresh::default);
+        State { parts: Vec::new(), memory: Memory::new(), fresh, position: None }
+    }
+
+    /// Applies a change.
+    fn put(&mut self, key: Vec<u8>, document: Option<Document>) {
+        self.parts.iter_mut().for_each(|part| part.delete(&key));
+        match (&mut self.fresh, &document) {
+            (Some(fresh), Some(_)) => fresh.put(&key),
+            (Some(fresh), None) => fresh.delete(&key),
+            (None, _) => {}
+        }
+        self.memory.put(key, document);
+    }
+
+    /// Removes documents that are now in a segment of the folder.
+    fn remove_taken<'t>(&mut self, taken: &'t Taken) -> Vec<&'t [u8]> {
+        let outdated = self.memory.remove_taken(taken);
+        let State { fresh, memory, .. } = self;
+        if let Some(fresh) = fresh {
+            fresh.retain(memory);
+        }
+        outdated
+    }
 }
 
 /// An index of one collection.
@@ -152,6 +188,8 @@ pub struct Index {
     definition: Arc<Definition>,
     folder: Option<Folder>,
     state: RwLock<State>,
+    /// The fields of the index. No other lock is taken while this one is held.
+    table: Mutex<Arc<FieldTable>>,
     /// The number of the next file. Held by the one commit or merge that runs.
     work: Mutex<u64>,
 }
@@ -164,11 +202,20 @@ impl Index {
     /// [`IndexError::Rebuild`] for files that are damaged, foreign or of another definition.
     pub fn open(path: &Path, definition: Arc<Definition>) -> Result<Index, IndexError> {
         let folder = Folder::open(path)?;
-        let mut state = State { parts: Vec::new(), memory: Memory::new(), position: None };
+        let mut state = State::new(definition.kind);
+        let mut table = FieldTable::of(&definition);
         let mut next = 1;
         if let Some(file) = CommitFile::read(&folder, definition.fingerprint)? {
             for entry in &file.segments {
-                state.parts.push(Part::open(&folder, entry, &definition)?);
+                let part = Part::open(&folder, entry, &definition)?;
+                if !part.segment.table().is_related(&table) {
+                    let reason = "the segments have different fields";
+                    return Err(IndexError::Rebuild(reason.to_owned()));
+                }
+                if part.segment.table().len() > table.len() {
+                    table = part.segment.table().clone();
+                }
+                state.parts.push(part);
             }
             state.position = Some(file.position);
             next = file.next;
@@ -177,13 +224,20 @@ impl Index {
             folder.remove_others(&[])?;
         }
         let (folder, state) = (Some(folder), RwLock::new(state));
-        Ok(Index { definition, folder, state, work: Mutex::new(next) })
+        let table = Mutex::new(Arc::new(table));
+        Ok(Index { definition, folder, state, table, work: Mutex::new(next) })
     }
 
     /// An index without a folder. `commit` keeps its documents in memory.
     pub fn in_memory(definition: Arc<Definition>) -> Index {
-        let state = State { parts: Vec::new(), memory: Memory::new(), position: None };
-        Index { definition, folder: None, state: RwLock::new(state), work: Mutex::new(1) }
+        let table = Mutex::new(Arc::new(FieldTable::of(&definition)));
+        let state = RwLock::new(State::new(definition.kind));
+        Index { definition, folder: None, state, table, work: Mutex::new(1) }
+    }
+
+    /// The fields that the index has now.
+    fn table(&self) -> Arc<FieldTable> {
+        self.table.lock().clone()
     }
 
     /// The definition with which it was opened.
@@ -203,15 +257,15 @@ impl Index {
         // Documents are read before the lock is taken.
         let read = |change: &Change<'_>| match *change {
             Change::Put { record_key, version_ms, document } => {
-                (record_key.to_vec(), memory::read(&self.definition, version_ms, document))
+                let read = memory::read(&self.definition, &self.table, version_ms, document);
+                (record_key.to_vec(), read)
             }
             Change::Delete { record_key } => (record_key.to_vec(), None),
         };
         let read: Vec<_> = changes.iter().map(read).collect();
         let mut state = self.state.write();
         for (key, document) in read {
-            state.parts.iter_mut().for_each(|part| part.delete(&key));
-            state.memory.put(key, document);
+            state.put(key, document);
         }
         let memory = &state.memory;
         memory.len() >= MAX_DOCUMENTS_IN_MEMORY || memory.bytes() >= MAX_BYTES_IN_MEMORY

@@ -10,7 +10,7 @@ use super::top::{Candidates, Top};
 use super::{Control, Index, Part};
 use crate::definition::VectorField;
 use crate::filter::{BitSet, Condition};
-use crate::query::{Query, VectorQuery};
+use crate::query::{Kind, Query, VectorQuery};
 use crate::vector::codes::Codes;
 
 /// A document that a search found.
@@ -30,7 +30,7 @@ pub struct Cursor {
     pub(super) score: f32,
     pub(super) record_key: Vec<u8>,
     /// The number of hits up to here.
-    seen: usize,
+    pub(super) seen: usize,
 }
 
 /// Some hits, the best ones first.
@@ -71,7 +71,19 @@ impl Index {
         size: usize,
         control: &dyn Control,
     ) -> Result<Page> {
-        let vector = &query.vector;
+        match &query.kind {
+            Kind::Vector(vector) => self.search_vectors(vector, after, size, control),
+            Kind::Search(node) => self.search_text(node, after, size, control),
+        }
+    }
+
+    fn search_vectors(
+        &self,
+        vector: &VectorQuery,
+        after: Option<&Cursor>,
+        size: usize,
+        control: &dyn Control,
+    ) -> Result<Page> {
         let fields = self.definition.vectors.iter().enumerate();
         let Some(field) = fields.into_iter().find(|(_, field)| field.path == vector.path) else {
             return Ok(Page { hits: Vec::new(), next: None });

@@ -6,11 +6,14 @@ use tantivy::directory::OwnedBytes;
 use super::IndexError;
 use super::file::{SectionKind, Sections};
 use super::folder::{Folder, segment_name};
-use crate::Definition;
 use crate::definition::{Quantization, VectorField};
+use crate::fields::FieldTable;
 use crate::filter::Column;
 use crate::filter::column::{bytes_at, number_at};
+use crate::text::Postings;
+use crate::text::postings::{FILES, PostingsFiles};
 use crate::vector::ElementType;
+use crate::{Definition, IndexKind};
 
 /// A segment whose file is mapped into memory.
 pub(super) struct Segment {
@@ -18,6 +21,8 @@ pub(super) struct Segment {
     bytes: OwnedBytes,
     sections: Sections,
     documents: usize,
+    table: FieldTable,
+    postings: Option<Postings>,
 }
 
 /// The vectors of one field and one type of elements in a segment.
@@ -53,12 +58,50 @@ impl Segment {
         definition: &Definition,
     ) -> Result<Segment, IndexError> {
         let sections = Sections::read(&bytes)?;
-        let mut segment = Segment { number, bytes, sections, documents: 0 };
+        let table = FieldTable::default();
+        let mut segment = Segment { number, bytes, sections, documents: 0, table, postings: None };
         segment.documents = segment.section(SectionKind::Versions, 0).len() / 8;
-        if segment.is_consistent(definition) {
-            return Ok(segment);
+        let unfit = || IndexError::Rebuild("a segment does not fit its definition".to_owned());
+        let table = FieldTable::from_bytes(segment.section(SectionKind::FieldTable, 0));
+        segment.table = table.ok_or_else(unfit)?;
+        if !segment.is_consistent(definition) {
+            return Err(unfit());
         }
-        Err(IndexError::Rebuild("a segment does not fit its definition".to_owned()))
+        segment.postings = segment.open_postings()?;
+        if (definition.kind == IndexKind::Search) != segment.postings.is_some() {
+            return Err(unfit());
+        }
+        Ok(segment)
+    }
+
+    fn open_postings(&self) -> Result<Option<Postings>, IndexError> {
+        let name = self.section(SectionKind::PostingsName, 0);
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let counts = self.section(SectionKind::PostingsCounts, 0).as_chunks::<4>().0;
+        let counts: Vec<u32> = counts.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let file = |at: usize| {
+            let range = self.sections.get((SectionKind::PostingsFile, at as u16));
+            self.bytes.slice(range.unwrap_or_default())
+        };
+        let files = PostingsFiles {
+            id: String::from_utf8_lossy(name).into_owned(),
+            files: (0..FILES.len()).map(file).collect(),
+        };
+        let opened = Postings::open(&self.table, files, self.documents as u32, counts);
+        let opened = opened
+            .map_err(|error| IndexError::Rebuild(format!("the postings of a segment: {error}")))?;
+        Ok(Some(opened))
+    }
+
+    pub(super) fn table(&self) -> &FieldTable {
+        &self.table
+    }
+
+    /// The postings of a `search` index.
+    pub(super) fn postings(&self) -> Option<&Postings> {
+        self.postings.as_ref()
     }
 
     /// Whether the sections have the lengths and the orders that reads rely on.
@@ -70,8 +113,9 @@ impl Segment {
             let of = |element| self.are_vectors_consistent(at, field, element);
             ElementType::ALL.into_iter().all(of)
         };
-        let columns = (0..definition.filters.len()).filter_map(|at| self.column(at));
+        let columns = (0..self.table.len()).filter_map(|at| self.column(at));
         has_keys
+            && self.table.is_related(&FieldTable::of(definition))
             && definition.vectors.iter().enumerate().all(fits)
             && columns
                 .into_iter()

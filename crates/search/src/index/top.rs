@@ -48,6 +48,11 @@ impl<'c> Top<'c> {
         Top { size, after, heap: BinaryHeap::new(), threshold: f32::NEG_INFINITY }
     }
 
+    /// Hits with a lower score are not among the best.
+    pub(super) fn threshold(&self) -> f32 {
+        self.threshold
+    }
+
     /// Whether a document with this score can be among the best. Its record key is not needed then.
     #[inline]
     pub(super) fn may_add(&self, score: f32) -> bool {

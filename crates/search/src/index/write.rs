@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 
 use super::IndexError;
 use super::Part;
 use super::file::{SectionKind, Writer};
 use super::memory::Taken;
 use super::segment::vector_section;
-use crate::Definition;
 use crate::definition::{Quantization, VectorField};
+use crate::fields::{FieldKind, FieldTable};
 use crate::limits::MAX_DOCUMENTS_IN_SEGMENT;
+use crate::text::analyze::Terms;
+use crate::text::postings;
 use crate::vector::ElementType;
 use crate::vector::codes::Codes;
 use crate::vector::score::to_floats;
+use crate::{Definition, IndexKind};
 
 /// Where documents of a new segment come from.
 pub(super) enum Source<'a> {
@@ -70,6 +74,14 @@ impl Source<'_> {
 /// Ends the writing of a segment by an error.
 pub(super) type Check<'c> = &'c dyn Fn() -> Result<(), IndexError>;
 
+/// What a new segment contains.
+pub(super) struct Shape<'a> {
+    pub(super) definition: &'a Definition,
+    pub(super) table: &'a FieldTable,
+    /// An empty folder for the merging of postings.
+    pub(super) scratch: Option<&'a Path>,
+}
+
 /// Documents between two calls of the check.
 const BLOCK: usize = 1_024;
 
@@ -84,10 +96,11 @@ struct Order<'s> {
 /// Writes a segment with the live documents of the sources.
 pub(super) fn write_segment<W: Write>(
     out: W,
-    definition: &Definition,
+    shape: &Shape<'_>,
     sources: &[Source<'_>],
     check: Check<'_>,
 ) -> Result<W, IndexError> {
+    let Shape { definition, table, scratch } = shape;
     let order = Order::new(sources, check)?;
     let mut writer = Writer::new(out)?;
     let keys = (0..order.documents.len()).map(|at| order.key(at));
@@ -103,8 +116,15 @@ pub(super) fn write_segment<W: Write>(
             order.write_vectors(&mut writer, field, element)?;
         }
     }
-    for field in 0..definition.filters.len() {
-        order.write_values(&mut writer, field)?;
+    for (number, field) in table.iter() {
+        if field.name.0 == FieldKind::Values {
+            order.write_values(&mut writer, number)?;
+        }
+    }
+    writer.begin(SectionKind::FieldTable, 0)?;
+    writer.put(&table.to_bytes())?;
+    if definition.kind == IndexKind::Search {
+        write_postings(&mut writer, table, sources, *scratch)?;
     }
     Ok(writer.finish()?)
 }
@@ -196,11 +216,7 @@ impl<'s> Order<'s> {
         Ok(())
     }
 
-    fn write_values<W: Write>(
-        &self,
-        writer: &mut Writer<W>,
-        field: usize,
-    ) -> Result<(), IndexError> {
+    fn write_values<W: Write>(&self, writer: &mut Writer<W>, name: u16) -> Result<(), IndexError> {
         // The ordinals in the new segment, by source and ordinal there.
         let mut renumbered: Vec<Vec<u32>> =
             self.sources.iter().map(|source| vec![u32::MAX; source.len()]).collect();
@@ -210,12 +226,11 @@ impl<'s> Order<'s> {
         let mut values: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
         for (source, renumbered) in self.sources.iter().zip(&renumbered) {
             (self.check)()?;
-            collect_values(source, field, renumbered, &mut values);
+            collect_values(source, name, renumbered, &mut values);
         }
         if values.is_empty() {
             return Ok(());
         }
-        let name = field as u16;
         values.values_mut().for_each(|list| list.sort_unstable());
         let keys = values.keys().copied();
         write_list(writer, (SectionKind::ValueOffsets, SectionKind::Values, name), keys)?;
@@ -237,20 +252,20 @@ impl<'s> Order<'s> {
 
 fn collect_values<'s>(
     source: &'s Source<'_>,
-    field: usize,
+    field: u16,
     renumbered: &[u32],
     values: &mut BTreeMap<&'s [u8], Vec<u32>>,
 ) {
     match source {
         Source::Memory(taken) => {
             for ((_, document), at) in taken.iter().zip(renumbered) {
-                for key in document.values.get(field).into_iter().flatten() {
+                for key in document.values.get(&field).into_iter().flatten() {
                     values.entry(key).or_default().push(*at);
                 }
             }
         }
         Source::Segment(part) => {
-            let Some(column) = part.segment.column(field) else { return };
+            let Some(column) = part.segment.column(usize::from(field)) else { return };
             for place in 0..column.len() {
                 let list = column.list(place);
                 let list = list.filter_map(|old| renumbered.get(old as usize).copied());
@@ -280,6 +295,44 @@ fn write_list<'k, W: Write>(
     writer.begin(items, field)?;
     for item in list {
         writer.put(item)?;
+    }
+    Ok(())
+}
+
+/// Writes the postings of the sources: of documents in memory, or merged ones.
+fn write_postings<W: Write>(
+    writer: &mut Writer<W>,
+    table: &FieldTable,
+    sources: &[Source<'_>],
+    scratch: Option<&Path>,
+) -> Result<(), IndexError> {
+    let mut documents: Vec<&[(u16, Terms)]> = Vec::new();
+    let mut segments = Vec::new();
+    for source in sources {
+        match source {
+            Source::Memory(taken) => {
+                documents.extend(taken.iter().map(|(_, document)| document.terms.as_slice()));
+            }
+            Source::Segment(part) => {
+                let postings = part.segment.postings();
+                segments.extend(postings.map(|postings| (postings, &*part.deleted)));
+            }
+        }
+    }
+    let written = match scratch {
+        Some(scratch) if !segments.is_empty() => postings::merge(table, &segments, scratch),
+        _ => postings::write(table, documents.into_iter()),
+    };
+    let (files, counts) = written.map_err(std::io::Error::other)?;
+    writer.begin(SectionKind::PostingsName, 0)?;
+    writer.put(files.id.as_bytes())?;
+    writer.begin(SectionKind::PostingsCounts, 0)?;
+    for count in counts {
+        writer.put(&count.to_le_bytes())?;
+    }
+    for (at, file) in files.files.iter().enumerate() {
+        writer.begin(SectionKind::PostingsFile, at as u16)?;
+        writer.put(file)?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Queries, parsed against a definition.
 
+mod search;
 #[cfg(test)]
 mod tests;
 mod vector_search;
@@ -7,6 +8,7 @@ mod vector_search;
 use mayfly_base::Result;
 use mayfly_value::RawDoc;
 
+pub(crate) use search::{Compound, Criteria, Node, Score, WordPath};
 pub(crate) use vector_search::VectorQuery;
 
 use crate::Definition;
@@ -14,9 +16,16 @@ use crate::Definition;
 /// A checked query.
 #[derive(Clone, Debug)]
 pub struct Query {
-    pub(crate) vector: VectorQuery,
-    limit: usize,
+    pub(crate) kind: Kind,
+    limit: Option<usize>,
     returns_stored_source: bool,
+}
+
+/// What a query searches for.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Vector(VectorQuery),
+    Search(Node),
 }
 
 impl Query {
@@ -29,8 +38,16 @@ impl Query {
         vector_search::parse(stage, definition)
     }
 
-    /// The number of documents that the stage returns at most.
-    pub fn limit(&self) -> usize {
+    /// Parses the document of a `$search` stage. Unknown fields are refused, as by the reference.
+    ///
+    /// # Errors
+    /// Code 8, with the path of the field in the text.
+    pub fn parse_search(stage: RawDoc<'_>, definition: &Definition) -> Result<Query> {
+        search::parse(stage, definition)
+    }
+
+    /// The number of documents that the stage returns at most, if it says so.
+    pub fn limit(&self) -> Option<usize> {
         self.limit
     }
 

@@ -35,6 +35,13 @@ fn parse(changes: Document) -> Result<Query> {
     Query::parse_vector_search(DocBuf::from_bson(&stage(changes)).as_doc(), &definition())
 }
 
+fn candidates(query: &Query) -> Option<usize> {
+    match &query.kind {
+        Kind::Vector(vector) => vector.candidates,
+        Kind::Search(_) => None,
+    }
+}
+
 #[track_caller]
 fn refuses(changes: Document, text: &str) {
     let error = parse(changes).expect_err(text);
@@ -46,11 +53,11 @@ fn unknown_fields_are_ignored() {
     let query = parse(doc! {"extra": 1, "filter": {}, "searchNodePreference": "zone",
     "explainOptions": {"traceDocumentIds": [1]}, "returnStoredSource": true})
     .unwrap();
-    assert_eq!((query.limit(), query.returns_stored_source()), (3, true));
-    assert_eq!(query.vector.candidates, Some(10));
+    assert_eq!((query.limit(), query.returns_stored_source()), (Some(3), true));
+    assert_eq!(candidates(&query), Some(10));
     let exact =
         parse(doc! {"exact": true, "numCandidates": Bson::Undefined, "limit": 3.0}).unwrap();
-    assert_eq!(exact.vector.candidates, None);
+    assert_eq!(candidates(&exact), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use mayfly_base::Result;
 use mayfly_value::{RawDoc, RawValue};
 
-use super::Query;
+use super::{Kind, Query};
 use crate::Definition;
 use crate::definition::{Similarity, VectorField};
 use crate::fault::{FieldPath, kind_of, refused};
@@ -64,7 +64,8 @@ pub(super) fn parse(stage: RawDoc<'_>, definition: &Definition) -> Result<Query>
         filter,
         candidates: candidates.map(|number| number as usize),
     };
-    Ok(Query { vector, limit: limit as usize, returns_stored_source })
+    let limit = Some(limit as usize);
+    Ok(Query { kind: Kind::Vector(vector), limit, returns_stored_source })
 }
 
 fn parse_candidates(fields: &mut Fields<'_>) -> Result<Option<i64>> {

@@ -2,6 +2,7 @@
 
 mod damage;
 mod plain;
+mod text;
 
 use std::sync::Arc;
 
