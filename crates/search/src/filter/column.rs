@@ -1,0 +1,77 @@
+//! The values of one field in a segment: each distinct key once, in order, with its documents.
+//!
+//! ```text
+//!  key offsets      u32 each, one more than there are keys
+//!  keys             the bytes of all keys
+//!  list offsets     u32 each, one more than there are keys
+//!  lists            the ordinals of the documents with the key, u32 each
+//! ```
+
+use std::ops::Range;
+
+use super::BitSet;
+
+/// The sections of a field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column<'a> {
+    pub(crate) key_offsets: &'a [u8],
+    pub(crate) keys: &'a [u8],
+    pub(crate) list_offsets: &'a [u8],
+    pub(crate) lists: &'a [u8],
+}
+
+/// A number of an array of 32-bit numbers.
+#[inline]
+pub(crate) fn number_at(numbers: &[u8], at: usize) -> Option<u32> {
+    numbers.as_chunks::<4>().0.get(at).map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+/// The bytes between two neighbouring offsets.
+#[inline]
+pub(crate) fn bytes_at<'a>(offsets: &[u8], bytes: &'a [u8], at: usize) -> Option<&'a [u8]> {
+    bytes.get(number_at(offsets, at)? as usize..number_at(offsets, at + 1)? as usize)
+}
+
+impl<'a> Column<'a> {
+    /// The number of distinct keys.
+    pub(crate) fn len(&self) -> usize {
+        (self.key_offsets.len() / 4).saturating_sub(1)
+    }
+
+    pub(crate) fn key(&self, at: usize) -> &'a [u8] {
+        bytes_at(self.key_offsets, self.keys, at).unwrap_or(&[])
+    }
+
+    /// The ordinals of the documents with a key.
+    pub(crate) fn list(&self, at: usize) -> impl Iterator<Item = u32> + use<'a> {
+        let from = number_at(self.list_offsets, at).unwrap_or(0) as usize;
+        let to = number_at(self.list_offsets, at + 1).unwrap_or(0) as usize;
+        let numbers = self.lists.as_chunks::<4>().0.get(from..to).unwrap_or(&[]);
+        numbers.iter().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+
+    /// The place of the first key that is not less.
+    fn lower_bound(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.key(middle) < key { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// Adds the documents with this key.
+    pub(crate) fn select_key(&self, key: &[u8], selected: &mut BitSet) {
+        let at = self.lower_bound(key);
+        if at < self.len() && self.key(at) == key {
+            self.list(at).for_each(|ordinal| selected.insert(ordinal as usize));
+        }
+    }
+
+    /// Adds the documents with a key in this range.
+    pub(crate) fn select_range(&self, range: &Range<Vec<u8>>, selected: &mut BitSet) {
+        for at in self.lower_bound(&range.start)..self.lower_bound(&range.end) {
+            self.list(at).for_each(|ordinal| selected.insert(ordinal as usize));
+        }
+    }
+}

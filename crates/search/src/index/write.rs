@@ -1,0 +1,342 @@
+//! Writes a segment from documents in memory, or from other segments.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use super::IndexError;
+use super::Part;
+use super::file::{SectionKind, Writer};
+use super::memory::Taken;
+use super::segment::vector_section;
+use crate::definition::{Quantization, VectorField};
+use crate::fields::{FieldKind, FieldTable};
+use crate::limits::MAX_DOCUMENTS_IN_SEGMENT;
+use crate::text::analyze::Terms;
+use crate::text::postings;
+use crate::vector::ElementType;
+use crate::vector::codes::Codes;
+use crate::vector::score::to_floats;
+use crate::{Definition, IndexKind};
+
+/// Where documents of a new segment come from.
+pub(super) enum Source<'a> {
+    Memory(&'a Taken),
+    Segment(&'a Part),
+}
+
+impl Source<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Source::Memory(taken) => taken.len(),
+            Source::Segment(part) => part.segment.len(),
+        }
+    }
+
+    fn is_live(&self, ordinal: usize) -> bool {
+        match self {
+            Source::Memory(_) => true,
+            Source::Segment(part) => !part.deleted.contains(ordinal),
+        }
+    }
+
+    fn key(&self, ordinal: usize) -> &[u8] {
+        match self {
+            Source::Memory(taken) => &taken[ordinal].0,
+            Source::Segment(part) => part.segment.key(ordinal),
+        }
+    }
+
+    fn version(&self, ordinal: usize) -> i64 {
+        match self {
+            Source::Memory(taken) => taken[ordinal].1.version_ms,
+            Source::Segment(part) => part.segment.version(ordinal),
+        }
+    }
+
+    fn vector(
+        &self,
+        (at, field): (usize, &VectorField),
+        element: ElementType,
+        ordinal: usize,
+    ) -> Option<(&[u8], f32)> {
+        match self {
+            Source::Memory(taken) => taken[ordinal].1.vector(at, element),
+            Source::Segment(part) => {
+                let vectors = part.segment.vectors(at, field, element)?;
+                let place = vectors.find(ordinal)?;
+                Some((vectors.data(place), vectors.length(place)))
+            }
+        }
+    }
+}
+
+/// Ends the writing of a segment by an error.
+pub(super) type Check<'c> = &'c dyn Fn() -> Result<(), IndexError>;
+
+/// What a new segment contains.
+pub(super) struct Shape<'a> {
+    pub(super) definition: &'a Definition,
+    pub(super) table: &'a FieldTable,
+    /// An empty folder for the merging of postings.
+    pub(super) scratch: Option<&'a Path>,
+}
+
+/// Documents between two calls of the check.
+const BLOCK: usize = 1_024;
+
+/// The documents of a new segment.
+struct Order<'s> {
+    sources: &'s [Source<'s>],
+    /// Source and ordinal of each document, by its ordinal in the new segment.
+    documents: Vec<(u32, u32)>,
+    check: Check<'s>,
+}
+
+/// Writes a segment with the live documents of the sources.
+pub(super) fn write_segment<W: Write>(
+    out: W,
+    shape: &Shape<'_>,
+    sources: &[Source<'_>],
+    check: Check<'_>,
+) -> Result<W, IndexError> {
+    let Shape { definition, table, scratch } = shape;
+    let order = Order::new(sources, check)?;
+    let mut writer = Writer::new(out)?;
+    let keys = (0..order.documents.len()).map(|at| order.key(at));
+    write_list(&mut writer, (SectionKind::KeyOffsets, SectionKind::Keys, 0), keys)?;
+    order.write_key_order(&mut writer)?;
+    writer.begin(SectionKind::Versions, 0)?;
+    for (source, ordinal) in &order.documents {
+        let version = sources[*source as usize].version(*ordinal as usize);
+        writer.put(&version.to_le_bytes())?;
+    }
+    for field in definition.vectors.iter().enumerate() {
+        for element in ElementType::ALL {
+            order.write_vectors(&mut writer, field, element)?;
+        }
+    }
+    for (number, field) in table.iter() {
+        if field.name.0 == FieldKind::Values {
+            order.write_values(&mut writer, number)?;
+        }
+    }
+    writer.begin(SectionKind::FieldTable, 0)?;
+    writer.put(&table.to_bytes())?;
+    if definition.kind == IndexKind::Search {
+        write_postings(&mut writer, table, sources, *scratch)?;
+    }
+    Ok(writer.finish()?)
+}
+
+impl<'s> Order<'s> {
+    fn new(sources: &'s [Source<'s>], check: Check<'s>) -> Result<Order<'s>, IndexError> {
+        let mut documents = Vec::new();
+        for (number, source) in sources.iter().enumerate() {
+            let live = (0..source.len()).filter(|ordinal| source.is_live(*ordinal));
+            documents.extend(live.map(|ordinal| (number as u32, ordinal as u32)));
+        }
+        if documents.len() > MAX_DOCUMENTS_IN_SEGMENT {
+            return Err(too_large());
+        }
+        check()?;
+        Ok(Order { sources, documents, check })
+    }
+
+    fn key(&self, at: usize) -> &[u8] {
+        let (source, ordinal) = self.documents[at];
+        self.sources[source as usize].key(ordinal as usize)
+    }
+
+    fn write_key_order<W: Write>(&self, writer: &mut Writer<W>) -> Result<(), IndexError> {
+        let mut order: Vec<u32> = (0..self.documents.len() as u32).collect();
+        order.sort_unstable_by(|left, right| {
+            self.key(*left as usize).cmp(self.key(*right as usize))
+        });
+        writer.begin(SectionKind::KeyOrder, 0)?;
+        for ordinal in order {
+            writer.put(&ordinal.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The vectors of a field, with the ordinals of their documents.
+    fn vectors<'a>(
+        &'a self,
+        field: (usize, &'a VectorField),
+        element: ElementType,
+    ) -> impl Iterator<Item = (usize, &'a [u8], f32)> {
+        self.documents.iter().enumerate().filter_map(move |(at, (source, ordinal))| {
+            let source = &self.sources[*source as usize];
+            let (data, length) = source.vector(field, element, *ordinal as usize)?;
+            Some((at, data, length))
+        })
+    }
+
+    fn write_vectors<W: Write>(
+        &self,
+        writer: &mut Writer<W>,
+        field: (usize, &VectorField),
+        element: ElementType,
+    ) -> Result<(), IndexError> {
+        if self.vectors(field, element).next().is_none() {
+            return Ok(());
+        }
+        let name = vector_section(field.0, element);
+        writer.begin(SectionKind::VectorOrdinals, name)?;
+        for (at, _, _) in self.vectors(field, element) {
+            writer.put(&(at as u32).to_le_bytes())?;
+        }
+        writer.begin(SectionKind::VectorLengths, name)?;
+        for (_, _, length) in self.vectors(field, element) {
+            writer.put(&length.to_le_bytes())?;
+        }
+        writer.begin(SectionKind::VectorData, name)?;
+        for (at, data, _) in self.vectors(field, element) {
+            if at % BLOCK == 0 {
+                (self.check)()?;
+            }
+            writer.put(data)?;
+        }
+        if field.1.quantization == Quantization::None || element != ElementType::Float {
+            return Ok(());
+        }
+        let mut steps = Vec::new();
+        writer.begin(SectionKind::Codes, name)?;
+        for (at, data, _) in self.vectors(field, element) {
+            if at % BLOCK == 0 {
+                (self.check)()?;
+            }
+            let codes = Codes::of(&to_floats(data));
+            writer.put(&codes.codes)?;
+            steps.extend_from_slice(&codes.step.to_le_bytes());
+        }
+        writer.begin(SectionKind::CodeSteps, name)?;
+        writer.put(&steps)?;
+        Ok(())
+    }
+
+    fn write_values<W: Write>(&self, writer: &mut Writer<W>, name: u16) -> Result<(), IndexError> {
+        // The ordinals in the new segment, by source and ordinal there.
+        let mut renumbered: Vec<Vec<u32>> =
+            self.sources.iter().map(|source| vec![u32::MAX; source.len()]).collect();
+        for (at, (source, ordinal)) in self.documents.iter().enumerate() {
+            renumbered[*source as usize][*ordinal as usize] = at as u32;
+        }
+        let mut values: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
+        for (source, renumbered) in self.sources.iter().zip(&renumbered) {
+            (self.check)()?;
+            collect_values(source, name, renumbered, &mut values);
+        }
+        if values.is_empty() {
+            return Ok(());
+        }
+        values.values_mut().for_each(|list| list.sort_unstable());
+        let keys = values.keys().copied();
+        write_list(writer, (SectionKind::ValueOffsets, SectionKind::Values, name), keys)?;
+        writer.begin(SectionKind::ListOffsets, name)?;
+        let mut offset = 0_u32;
+        writer.put(&offset.to_le_bytes())?;
+        for list in values.values() {
+            let next = u32::try_from(list.len()).ok().and_then(|len| offset.checked_add(len));
+            offset = next.ok_or_else(too_large)?;
+            writer.put(&offset.to_le_bytes())?;
+        }
+        writer.begin(SectionKind::Lists, name)?;
+        for ordinal in values.values().flatten() {
+            writer.put(&ordinal.to_le_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+fn collect_values<'s>(
+    source: &'s Source<'_>,
+    field: u16,
+    renumbered: &[u32],
+    values: &mut BTreeMap<&'s [u8], Vec<u32>>,
+) {
+    match source {
+        Source::Memory(taken) => {
+            for ((_, document), at) in taken.iter().zip(renumbered) {
+                for key in document.values.get(&field).into_iter().flatten() {
+                    values.entry(key).or_default().push(*at);
+                }
+            }
+        }
+        Source::Segment(part) => {
+            let Some(column) = part.segment.column(usize::from(field)) else { return };
+            for place in 0..column.len() {
+                let list = column.list(place);
+                let list = list.filter_map(|old| renumbered.get(old as usize).copied());
+                let list: Vec<u32> = list.filter(|new| *new != u32::MAX).collect();
+                if !list.is_empty() {
+                    values.entry(column.key(place)).or_default().extend(list);
+                }
+            }
+        }
+    }
+}
+
+/// Writes the offsets of items, then the items.
+fn write_list<'k, W: Write>(
+    writer: &mut Writer<W>,
+    (offsets, items, field): (SectionKind, SectionKind, u16),
+    list: impl Iterator<Item = &'k [u8]> + Clone,
+) -> Result<(), IndexError> {
+    writer.begin(offsets, field)?;
+    let mut offset = 0_u32;
+    writer.put(&offset.to_le_bytes())?;
+    for item in list.clone() {
+        let next = u32::try_from(item.len()).ok().and_then(|len| offset.checked_add(len));
+        offset = next.ok_or_else(too_large)?;
+        writer.put(&offset.to_le_bytes())?;
+    }
+    writer.begin(items, field)?;
+    for item in list {
+        writer.put(item)?;
+    }
+    Ok(())
+}
+
+/// Writes the postings of the sources: of documents in memory, or merged ones.
+fn write_postings<W: Write>(
+    writer: &mut Writer<W>,
+    table: &FieldTable,
+    sources: &[Source<'_>],
+    scratch: Option<&Path>,
+) -> Result<(), IndexError> {
+    let mut documents: Vec<&[(u16, Terms)]> = Vec::new();
+    let mut segments = Vec::new();
+    for source in sources {
+        match source {
+            Source::Memory(taken) => {
+                documents.extend(taken.iter().map(|(_, document)| document.terms.as_slice()));
+            }
+            Source::Segment(part) => {
+                let postings = part.segment.postings();
+                segments.extend(postings.map(|postings| (postings, &*part.deleted)));
+            }
+        }
+    }
+    let written = match scratch {
+        Some(scratch) if !segments.is_empty() => postings::merge(table, &segments, scratch),
+        _ => postings::write(table, documents.into_iter()),
+    };
+    let (files, counts) = written.map_err(std::io::Error::other)?;
+    writer.begin(SectionKind::PostingsName, 0)?;
+    writer.put(files.id.as_bytes())?;
+    writer.begin(SectionKind::PostingsCounts, 0)?;
+    for count in counts {
+        writer.put(&count.to_le_bytes())?;
+    }
+    for (at, file) in files.files.iter().enumerate() {
+        writer.begin(SectionKind::PostingsFile, at as u16)?;
+        writer.put(file)?;
+    }
+    Ok(())
+}
+
+fn too_large() -> IndexError {
+    IndexError::Io(std::io::Error::other("a segment of a search index has become too large"))
+}

@@ -1,0 +1,28 @@
+//! Bounds of definitions, queries and indexed values.
+
+/// Most dimensions of a vector.
+pub const MAX_DIMENSIONS: usize = 8_192;
+
+/// Most candidates of an approximate vector search.
+pub const MAX_CANDIDATES: i64 = 10_000;
+
+/// Most clauses of a query: conditions of a filter, and operators of a compound.
+pub const MAX_CLAUSES: usize = 1_024;
+
+/// Most levels of nesting in a filter, in a compound, and in the mappings of a definition.
+pub const MAX_DEPTH: usize = 64;
+
+/// Most fields of one definition.
+pub const MAX_FIELDS: usize = 2_000;
+
+/// Longest value of a filter or token field, in bytes of its key. Longer values are not indexed.
+pub const MAX_VALUE_BYTES: usize = 32_766;
+
+/// Most documents of the part of an index that is only in memory; applying more writes a segment.
+pub const MAX_DOCUMENTS_IN_MEMORY: usize = 8_192;
+
+/// Most bytes of vectors and values in the part of an index that is only in memory.
+pub const MAX_BYTES_IN_MEMORY: usize = 32 << 20;
+
+/// Most documents of one segment: ordinals are 32-bit numbers.
+pub const MAX_DOCUMENTS_IN_SEGMENT: usize = 1 << 30;

@@ -1,0 +1,168 @@
+//! Analyzers: the terms of a text, with their positions.
+
+use tantivy::tokenizer::Token;
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::language::{Language, Trim, is_english_stop_word};
+use crate::definition::{AnalyzerName, AnalyzerRule, AutocompleteField, Grams};
+
+/// Longest word, in characters; a longer one is cut into several.
+const MAX_WORD: usize = 255;
+
+/// Between the last word of a string and the first one of the next string in an array.
+const GAP: usize = 100;
+
+/// The terms of strings that stand in the same field, one string after another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    pub(crate) tokens: Vec<Token>,
+    /// The position of the next string's first word.
+    next: usize,
+}
+
+impl Terms {
+    /// Adds the terms of a string.
+    pub(crate) fn add(&mut self, analyzer: AnalyzerName, text: &str) {
+        let first = self.next;
+        for (count, word) in words(analyzer.rule(), text).into_iter().enumerate() {
+            let position = first + count;
+            self.next = position + 1;
+            if let Some(term) = term(analyzer, word.1) {
+                self.push(term, position, word);
+            }
+        }
+        self.next += GAP;
+    }
+
+    /// Adds the parts of a string's words that `autocomplete` indexes.
+    pub(crate) fn add_parts(&mut self, field: &AutocompleteField, text: &str) {
+        let analyzer = field.analyzer.unwrap_or(AnalyzerName::STANDARD);
+        let first = self.next;
+        for (count, word) in words(analyzer.rule(), text).into_iter().enumerate() {
+            let position = first + count;
+            self.next = position + 1;
+            let Some(term) = term(analyzer, word.1) else { continue };
+            for part in parts(field, &term) {
+                self.push(part, position, word);
+            }
+        }
+        self.next += GAP;
+    }
+
+    /// Cuts the terms of a query to the longest parts that `autocomplete` indexes.
+    pub(crate) fn cut(&mut self, field: &AutocompleteField) {
+        for token in &mut self.tokens {
+            let letters = token.text.chars().take(field.lengths.1);
+            token.text = match field.folds_diacritics {
+                true => letters.map(fold).collect(),
+                false => letters.collect(),
+            };
+        }
+    }
+
+    fn push(&mut self, text: String, position: usize, (offset_from, word): (usize, &str)) {
+        let offset_to = offset_from + word.len();
+        self.tokens.push(Token { offset_from, offset_to, position, text, position_length: 1 });
+    }
+}
+
+/// The words of a text, with their offsets, before they are changed.
+fn words(rule: AnalyzerRule, text: &str) -> Vec<(usize, &str)> {
+    let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
+    let words: Vec<&str> = match rule {
+        AnalyzerRule::Keyword | AnalyzerRule::Unsupported => vec![text],
+        AnalyzerRule::Whitespace => text.split_whitespace().collect(),
+        AnalyzerRule::Simple | AnalyzerRule::Stop => text
+            .split(|letter: char| !letter.is_alphabetic())
+            .filter(|word| !word.is_empty())
+            .collect(),
+        AnalyzerRule::Standard | AnalyzerRule::Language => text.unicode_words().collect(),
+    };
+    if rule == AnalyzerRule::Keyword {
+        return words.into_iter().map(|word| (0, word)).collect();
+    }
+    words.into_iter().flat_map(cut).map(|word| (offset(word), word)).collect()
+}
+
+/// Cuts a word that is too long.
+fn cut(word: &str) -> Vec<&str> {
+    let (mut parts, mut rest) = (Vec::new(), word);
+    while let Some((at, _)) = rest.char_indices().nth(MAX_WORD) {
+        let (part, after) = rest.split_at(at);
+        parts.push(part);
+        rest = after;
+    }
+    parts.push(rest);
+    parts
+}
+
+/// The term that a word is indexed as; `None` for a stop word.
+fn term(analyzer: AnalyzerName, word: &str) -> Option<String> {
+    match analyzer.rule() {
+        AnalyzerRule::Keyword | AnalyzerRule::Whitespace | AnalyzerRule::Unsupported => {
+            Some(word.to_owned())
+        }
+        AnalyzerRule::Standard | AnalyzerRule::Simple => Some(word.to_lowercase()),
+        AnalyzerRule::Stop => Some(word.to_lowercase()).filter(|word| !is_english_stop_word(word)),
+        AnalyzerRule::Language => {
+            let Some(language) = Language::of(analyzer.as_str()) else {
+                return Some(word.to_lowercase());
+            };
+            let word = match language.is_turkish() {
+                true => word.replace('I', "ı").replace('İ', "i").to_lowercase(),
+                false => word.to_lowercase(),
+            };
+            let word = trim(language.trim, &word);
+            (!language.is_stop_word(word)).then(|| language.stem(word))
+        }
+    }
+}
+
+const APOSTROPHES: &[char] = &['\'', '\u{2019}', '\u{FF07}'];
+
+fn trim(rule: Trim, word: &str) -> &str {
+    match rule {
+        Trim::Nothing => word,
+        Trim::Possessive => {
+            match word.strip_suffix('s').and_then(|w| w.strip_suffix(APOSTROPHES)) {
+                Some(trimmed) => trimmed,
+                None => word,
+            }
+        }
+        Trim::Elision(articles) => match word.split_once(APOSTROPHES) {
+            Some((article, rest)) if articles.contains(&article) => rest,
+            _ => word,
+        },
+        Trim::Suffix => word.split(APOSTROPHES).next().unwrap_or(word),
+    }
+}
+
+/// The parts of a term that `autocomplete` indexes.
+fn parts(field: &AutocompleteField, term: &str) -> Vec<String> {
+    let letters: Vec<char> = match field.folds_diacritics {
+        true => term.chars().map(fold).collect(),
+        false => term.chars().collect(),
+    };
+    let (least, most) = field.lengths;
+    let count = letters.len();
+    let part = |from: usize, to: usize| letters[from..to].iter().collect::<String>();
+    let lengths = least..=most.min(count);
+    match field.grams {
+        Grams::Edge => lengths.map(|length| part(0, length)).collect(),
+        Grams::RightEdge => lengths.map(|length| part(count - length, count)).collect(),
+        Grams::Every => lengths
+            .flat_map(|length| (0..=count - length).map(move |from| (from, from + length)))
+            .map(|(from, to)| part(from, to))
+            .collect(),
+    }
+}
+
+/// A Latin letter without its accent.
+fn fold(letter: char) -> char {
+    const FROM: &str =
+        "àáâãäåçèéêëìíîïñòóôõöøùúûüýÿāăąćĉċčďēĕėęěĝğġģĥĩīĭįĵķĺļľńņňōŏőŕŗřśŝşšţťũūŭůűųŵŷźżž";
+    const TO: &str =
+        "aaaaaaceeeeiiiinoooooouuuuyyaaaccccdeeeeegggghiiiijklllnnnooorrrssssttuuuuuuwyzzz";
+    let at = FROM.chars().position(|other| other == letter);
+    at.and_then(|at| TO.chars().nth(at)).unwrap_or(letter)
+}

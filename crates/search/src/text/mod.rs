@@ -1,0 +1,15 @@
+//! Words: analyzers ([`analyze`]), and the postings of a segment, which tantivy writes and reads.
+//!
+//! The postings of a segment are a tantivy index with one segment and the same ordinals. Its files
+//! are sections of the segment's own file ([`directory`]).
+
+pub(crate) mod analyze;
+pub(crate) mod directory;
+pub(crate) mod glob;
+mod language;
+pub(crate) mod postings;
+#[cfg(test)]
+mod tests;
+pub(crate) mod weight;
+
+pub(crate) use postings::Postings;

@@ -1,0 +1,220 @@
+//! The postings of a segment: written from documents, merged from other segments, and opened.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tantivy::directory::{MmapDirectory, OwnedBytes, RamDirectory};
+use tantivy::fastfield::AliveBitSet;
+use tantivy::fieldnorm::FieldNormsSerializer;
+use tantivy::index::{SegmentId, SegmentReader};
+use tantivy::indexer::merge_filtered_segments;
+use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
+use tantivy::tokenizer::PreTokenizedString;
+use tantivy::{Directory, Index, IndexSettings, Segment, TantivyDocument};
+
+use super::analyze::Terms;
+use super::directory::Files;
+use crate::definition::PostingsDetail;
+use crate::fields::FieldTable;
+use crate::filter::BitSet;
+
+/// The files of a segment, in the order of their sections.
+pub(crate) const FILES: [&str; 6] = ["term", "idx", "pos", "fieldnorm", "fast", "store"];
+
+/// Memory for the tables of a writer, for few and for many documents.
+const SMALL_WRITER: usize = 4 << 20;
+const LARGE_WRITER: usize = 32 << 20;
+
+/// Documents that a writer with small tables takes.
+const FEW: usize = 256;
+
+/// Postings as they stand in a file: the name of the files, and their bytes.
+pub(crate) struct PostingsFiles {
+    pub(crate) id: String,
+    pub(crate) files: Vec<OwnedBytes>,
+}
+
+/// The postings of an open segment.
+pub(crate) struct Postings {
+    pub(crate) reader: SegmentReader,
+    id: SegmentId,
+    files: Files,
+    /// The number of documents with each field, by the field's number.
+    counts: Vec<u32>,
+}
+
+/// The fields of a table as tantivy knows them.
+pub(crate) fn schema(table: &FieldTable) -> Schema {
+    let mut schema = Schema::builder();
+    for (number, field) in table.text_fields() {
+        let option = match field.detail {
+            PostingsDetail::Documents => IndexRecordOption::Basic,
+            PostingsDetail::Frequencies => IndexRecordOption::WithFreqs,
+            PostingsDetail::Positions => IndexRecordOption::WithFreqsAndPositions,
+        };
+        let indexing = TextFieldIndexing::default()
+            .set_tokenizer("raw")
+            .set_fieldnorms(field.has_norms)
+            .set_index_option(option);
+        let options = TextOptions::default().set_indexing_options(indexing);
+        schema.add_text_field(&number.to_string(), options);
+    }
+    schema.build()
+}
+
+/// Writes the postings of documents, in their order.
+pub(crate) fn write<'d>(
+    table: &FieldTable,
+    documents: impl ExactSizeIterator<Item = &'d [(u16, Terms)]>,
+) -> tantivy::Result<(PostingsFiles, Vec<u32>)> {
+    let directory = RamDirectory::create();
+    let budget = if documents.len() <= FEW { SMALL_WRITER } else { LARGE_WRITER };
+    let mut writer = Index::builder()
+        .schema(schema(table))
+        .settings(IndexSettings::default())
+        .single_segment_index_writer::<TantivyDocument>(directory.clone(), budget)?;
+    let mut counts = vec![0; table.len()];
+    for terms in documents {
+        let mut document = TantivyDocument::default();
+        for (number, terms) in terms {
+            let (Some(field), false) = (table.text_number(*number), terms.tokens.is_empty()) else {
+                continue;
+            };
+            counts[*number as usize] += 1;
+            let text = PreTokenizedString { text: String::new(), tokens: terms.tokens.clone() };
+            document.add_pre_tokenized_text(Field::from_field_id(field), text);
+        }
+        writer.add_document(document)?;
+    }
+    let index = writer.finalize()?;
+    Ok((collect(&index, &directory)?, counts))
+}
+
+/// Merges the postings of segments, without the documents that were deleted. The documents keep
+/// their order, one segment after another. tantivy writes into the folder, which is empty.
+pub(crate) fn merge(
+    table: &FieldTable,
+    sources: &[(&Postings, &BitSet)],
+    folder: &Path,
+) -> tantivy::Result<(PostingsFiles, Vec<u32>)> {
+    let mut segments = Vec::new();
+    let mut alive = Vec::new();
+    for (postings, deleted) in sources {
+        segments.push(postings.with_fields(table)?);
+        let mut bits = BitSet::clone(deleted);
+        bits.invert();
+        let mut bytes = postings.reader.max_doc().to_le_bytes().to_vec();
+        bytes.extend_from_slice(&bits.to_bytes());
+        alive.push((deleted.count() > 0).then(|| AliveBitSet::open(OwnedBytes::new(bytes))));
+    }
+    let directory =
+        MmapDirectory::open(folder).map_err(|error| io::Error::other(error.to_string()))?;
+    let settings = IndexSettings::default();
+    let index = merge_filtered_segments(&segments, settings, alive, directory.clone())?;
+    let files = collect(&index, &directory)?;
+    let segments = index.searchable_segments()?;
+    let mut counts = vec![0; table.len()];
+    for segment in &segments {
+        let reader = SegmentReader::open(segment)?;
+        for (number, _) in table.text_fields() {
+            let field = Field::from_field_id(table.text_number(number).unwrap_or(0));
+            counts[number as usize] += count_documents(&reader, field)?;
+        }
+    }
+    Ok((files, counts))
+}
+
+/// The number of documents with a field. Without lengths of fields, all documents count.
+fn count_documents(reader: &SegmentReader, field: Field) -> tantivy::Result<u32> {
+    if reader.inverted_index(field)?.terms().num_terms() == 0 {
+        return Ok(0);
+    }
+    match reader.get_fieldnorms_reader(field) {
+        Ok(lengths) => {
+            let has_words = |document: &u32| lengths.fieldnorm_id(*document) > 0;
+            Ok((0..reader.max_doc()).filter(has_words).count() as u32)
+        }
+        Err(_) => Ok(reader.max_doc()),
+    }
+}
+
+fn collect(index: &Index, directory: &dyn Directory) -> tantivy::Result<PostingsFiles> {
+    let metas = index.searchable_segment_metas()?;
+    let Some(meta) = metas.first() else {
+        return Err(io::Error::other("a segment of words has no documents").into());
+    };
+    let id = meta.id().uuid_string();
+    let mut files = Vec::new();
+    for ending in FILES {
+        let path = PathBuf::from(format!("{id}.{ending}"));
+        files.push(match directory.exists(&path)? {
+            true => directory.open_read(&path)?.read_bytes()?,
+            false => OwnedBytes::empty(),
+        });
+    }
+    Ok(PostingsFiles { id, files })
+}
+
+impl Postings {
+    /// Opens postings with `documents` documents.
+    pub(crate) fn open(
+        table: &FieldTable,
+        files: PostingsFiles,
+        documents: u32,
+        counts: Vec<u32>,
+    ) -> tantivy::Result<Postings> {
+        let id = SegmentId::from_uuid_string(&files.id)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        let names = FILES.iter().map(|ending| PathBuf::from(format!("{}.{ending}", files.id)));
+        let named = names.zip(files.files).filter(|(_, bytes)| !bytes.is_empty());
+        let files = Files::new(named);
+        let index = Index::create(files.clone(), schema(table), IndexSettings::default())?;
+        let segment = index.segment(index.new_segment_meta(id, documents));
+        Ok(Postings { reader: SegmentReader::open(&segment)?, id, files, counts })
+    }
+
+    /// The same segment, as one of an index with more fields.
+    fn with_fields(&self, table: &FieldTable) -> tantivy::Result<Segment> {
+        let files = match self.counts.len() == table.len() {
+            true => self.files.fresh(),
+            false => {
+                let path = PathBuf::from(format!("{}.fieldnorm", self.id.uuid_string()));
+                self.files.with(path, self.lengths(table)?)
+            }
+        };
+        let index = Index::create(files, schema(table), IndexSettings::default())?;
+        Ok(index.segment(index.new_segment_meta(self.id, self.reader.max_doc())))
+    }
+
+    /// The file with the lengths of fields, of which all documents have the length 0 in new fields.
+    /// A merge needs lengths for each field of its schema.
+    fn lengths(&self, table: &FieldTable) -> tantivy::Result<OwnedBytes> {
+        let (directory, path) = (RamDirectory::create(), Path::new("lengths"));
+        let index = Index::create(directory.clone(), schema(table), IndexSettings::default())?;
+        let write = index.directory().open_write(path).map_err(io::Error::other)?;
+        let mut serializer = FieldNormsSerializer::from_write(write)?;
+        for (number, _) in table.text_fields().filter(|(_, field)| field.has_norms) {
+            let id = Field::from_field_id(table.text_number(number).unwrap_or(0));
+            let lengths: Vec<u8> = match usize::from(number) < self.counts.len() {
+                true => {
+                    let reader = self.reader.get_fieldnorms_reader(id)?;
+                    (0..self.reader.max_doc()).map(|at| reader.fieldnorm_id(at)).collect()
+                }
+                false => vec![0; self.reader.max_doc() as usize],
+            };
+            serializer.serialize_field(id, &lengths)?;
+        }
+        serializer.close()?;
+        Ok(directory.open_read(path)?.read_bytes()?)
+    }
+
+    /// The number of documents with a field.
+    pub(crate) fn count(&self, number: u16) -> u32 {
+        self.counts.get(number as usize).copied().unwrap_or(0)
+    }
+
+    /// The number of fields that the segment knows.
+    pub(crate) fn fields(&self) -> usize {
+        self.counts.len()
+    }
+}

@@ -1,0 +1,129 @@
+//! The loops over vectors. They are written so that the compiler makes vector instructions of them:
+//! sixteen independent sums, and no branch inside.
+//!
+//! On x86-64 each loop is compiled a second time for processors with AVX2 and FMA, and the
+//! processor is asked once. The sums differ from those of the portable loops in their last bits.
+
+/// Sums that are computed side by side.
+const LANES: usize = 16;
+
+/// A pair of loops: the portable one, and the same code for a newer processor.
+macro_rules! kernel {
+    ($(#[$doc:meta])* $name:ident($left:ident: $lt:ty, $right:ident: $rt:ty) -> $out:ty $body:block) => {
+        $(#[$doc])*
+        #[inline]
+        pub(crate) fn $name($left: $lt, $right: $rt) -> $out {
+            #[inline(always)]
+            fn portable($left: $lt, $right: $rt) -> $out $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn with_avx2($left: $lt, $right: $rt) -> $out {
+                    portable($left, $right)
+                }
+                if has_avx2() {
+                    #[allow(unsafe_code, reason = "the processor has the features of the function")]
+                    // SAFETY: `has_avx2` is true only on processors with AVX2 and FMA.
+                    return unsafe { with_avx2($left, $right) };
+                }
+            }
+            portable($left, $right)
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
+}
+
+/// Multiplies and adds as one operation where the loop is compiled for FMA.
+#[inline(always)]
+fn multiply_add(left: f32, right: f32, sum: f32) -> f32 {
+    if cfg!(target_feature = "fma") { left.mul_add(right, sum) } else { left * right + sum }
+}
+
+#[inline(always)]
+fn load(bytes: &[u8; 4 * LANES]) -> [f32; LANES] {
+    let (numbers, _) = bytes.as_chunks::<4>();
+    std::array::from_fn(|at| f32::from_le_bytes(numbers[at]))
+}
+
+/// The sum of `combine` over all pairs of two vectors of floats.
+#[inline(always)]
+fn fold_floats(left: &[f32], right: &[u8], combine: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    let (left_blocks, left_rest) = left.as_chunks::<LANES>();
+    let (right_blocks, right_rest) = right.as_chunks::<{ 4 * LANES }>();
+    let mut sums = [0.0_f32; LANES];
+    for (left, right) in left_blocks.iter().zip(right_blocks) {
+        let right = load(right);
+        for at in 0..LANES {
+            sums[at] = combine(left[at], right[at], sums[at]);
+        }
+    }
+    let mut total = sums.iter().sum();
+    for (left, right) in left_rest.iter().zip(right_rest.as_chunks::<4>().0) {
+        total = combine(*left, f32::from_le_bytes(*right), total);
+    }
+    total
+}
+
+kernel! {
+    /// The scalar product of a vector of floats and one in a file.
+    dot_floats(left: &[f32], right: &[u8]) -> f32 {
+        fold_floats(left, right, multiply_add)
+    }
+}
+
+kernel! {
+    /// The square of the distance between a vector of floats and one in a file.
+    distance_floats(left: &[f32], right: &[u8]) -> f32 {
+        fold_floats(left, right, |left, right, sum| {
+            let difference = left - right;
+            multiply_add(difference, difference, sum)
+        })
+    }
+}
+
+/// The sum of `combine` over all pairs of two vectors of signed bytes.
+#[inline(always)]
+fn fold_bytes(left: &[u8], right: &[u8], combine: impl Fn(i16, i16) -> i32) -> i64 {
+    // A sum over 8,192 dimensions is at most 8,192 * 255^2, which a 32-bit integer can represent.
+    let mut total = 0_i32;
+    for (left, right) in left.iter().zip(right) {
+        total += combine(i16::from(*left as i8), i16::from(*right as i8));
+    }
+    i64::from(total)
+}
+
+kernel! {
+    /// The scalar product of two vectors of signed bytes, of at most 8,192 dimensions.
+    dot_bytes(left: &[u8], right: &[u8]) -> i64 {
+        fold_bytes(left, right, |left, right| i32::from(left) * i32::from(right))
+    }
+}
+
+kernel! {
+    /// The square of the distance between two vectors of signed bytes.
+    distance_bytes(left: &[u8], right: &[u8]) -> i64 {
+        fold_bytes(left, right, |left, right| {
+            let difference = i32::from(left - right);
+            difference * difference
+        })
+    }
+}
+
+kernel! {
+    /// The number of bits that differ.
+    differing_bits(left: &[u8], right: &[u8]) -> u32 {
+        let (left_words, left_rest) = left.as_chunks::<8>();
+        let (right_words, right_rest) = right.as_chunks::<8>();
+        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        let pairs = left_words.iter().zip(right_words);
+        let total: u32 = pairs.map(|(left, right)| (word(left) ^ word(right)).count_ones()).sum();
+        let pairs = left_rest.iter().zip(right_rest);
+        total + pairs.map(|(left, right)| (left ^ right).count_ones()).sum::<u32>()
+    }
+}
