@@ -12,8 +12,12 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::{RawDoc, RawValue};
 
+use crate::op::size::metadata;
 use crate::op::{self, ConstantItems, OpRow, Operands, Prepared, Run, RunPrepared, check_text};
 use crate::{Expression, Frame, Scope, Scripts, Value};
+
+/// The metadata that is the value of `$$SEARCH_META`.
+const SEARCH_META: &str = "searchMeta";
 
 /// Up to this many names of an object are compared linearly.
 const FEW_NAMES: usize = 16;
@@ -301,6 +305,9 @@ impl<'s> Parser<'s> {
                 return Ok(Expression::Path(rest));
             }
             "REMOVE" => return Ok(Expression::Missing),
+            "SEARCH_META" if self.scope.has_metadata(SEARCH_META) => {
+                return self.search_meta(rest);
+            }
             "NOW" => self.scope.now(),
             "CLUSTER_TIME" => self.scope.cluster_time()?,
             // Without access control there are no roles.
@@ -308,6 +315,18 @@ impl<'s> Parser<'s> {
             _ => self.scope.variable(name),
         };
         constant.map_or_else(|| Err(undefined(name)), |constant| self.inside(constant, rest))
+    }
+
+    /// A path inside `$$SEARCH_META`, which comes with each document as metadata.
+    fn search_meta(&mut self, parts: Vec<String>) -> Result<Expression> {
+        self.reads_document = true;
+        let whole = metadata(SEARCH_META).ok_or_else(|| undefined("SEARCH_META"))?;
+        if parts.is_empty() {
+            return Ok(whole);
+        }
+        let place = self.locals.len();
+        let body = Box::new(Expression::Variable { place, parts });
+        Ok(Expression::Let { first: place, variables: vec![whole], body })
     }
 
     /// A path inside a variable of the scope.

@@ -193,7 +193,7 @@ fn parse_metadata(meta: RawDoc<'_>, scope: &Scope) -> Result<SortField> {
     Ok(SortField { path, order: *order, metadata: Some(name) })
 }
 
-/// Metadata that can be sorted by, and in which order. No document has one of the last four.
+/// Metadata that can be sorted by, and in which order.
 const SORTED_METADATA: &[(&str, SortOrder)] = &[
     ("textScore", SortOrder::Descending),
     ("geoNearDistance", SortOrder::Descending),
@@ -201,6 +201,7 @@ const SORTED_METADATA: &[(&str, SortOrder)] = &[
     ("randVal", SortOrder::Descending),
     ("indexKey", SortOrder::Descending),
     ("searchScore", SortOrder::Descending),
+    ("vectorSearchScore", SortOrder::Descending),
     ("searchHighlights", SortOrder::Descending),
 ];
 

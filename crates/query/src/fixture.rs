@@ -66,7 +66,7 @@ impl Fixture {
     pub(crate) fn summary(&self, stages: RawDoc<'_>, context: &PipelineContext<'_>) -> String {
         let parsed = Pipeline::parse(stages, context).unwrap();
         let collection = self.session().collection(&Namespace::new("test", "c").unwrap());
-        let run = parsed.start(&self.view, collection, None, RunSettings::default()).unwrap();
+        let run = parsed.start(self.session(), collection, None, RunSettings::default()).unwrap();
         run.plan_summary().into()
     }
 
@@ -81,7 +81,7 @@ impl Fixture {
             let parsed = Pipeline::parse(stages, context)?;
             let ns = Namespace::new("test", "c")?;
             let collection = self.session().collection(&ns);
-            let mut run = parsed.start(&self.view, collection, None, settings)?;
+            let mut run = parsed.start(self.session(), collection, None, settings)?;
             let mut out = Vec::new();
             while !run.is_done() {
                 run.run(self.session(), &mut |document| {

@@ -25,6 +25,9 @@ use crate::{database, permissions, processes};
 /// The folder of spill files in the data folder.
 pub(crate) const SPILL_FOLDER: &str = SCRATCH_FOLDER;
 
+/// The folder of search indexes in the data folder.
+pub(crate) const SEARCH_FOLDER: &str = "search";
+
 /// The file that RocksDB locks while it is open.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
@@ -39,7 +42,7 @@ const FOREIGN_FILES: &[(&str, &str)] = &[
 
 /// Files of this server that a crash may leave in a folder without a store: the data may be in a
 /// PostgreSQL database.
-const OWN_FILES: &[&str] = &[SPILL_FOLDER, ANNOUNCEMENT, NOTE];
+const OWN_FILES: &[&str] = &[SPILL_FOLDER, SEARCH_FOLDER, ANNOUNCEMENT, NOTE];
 
 /// Extensions of files that may be in a new data folder.
 const HARMLESS_EXTENSIONS: &[&str] = &["conf", "log", "yaml", "yml"];

@@ -14,7 +14,7 @@ use mayfly_work::OpRegistry;
 use crate::archive::Archive;
 use crate::backup::FileBackups;
 use crate::config::{EngineChoice, Profiling};
-use crate::data_folder::SPILL_FOLDER;
+use crate::data_folder::{SEARCH_FOLDER, SPILL_FOLDER};
 use crate::descriptors::Descriptors;
 use crate::failure::{Failure, FailureKind};
 use crate::start::StartOptions;
@@ -101,6 +101,7 @@ pub(crate) fn configure(service: &Arc<Service>, config: &Config) -> anyhow::Resu
         let _ = std::fs::remove_dir_all(&folder);
         let _ = service.spill_folder.set(folder);
         let _ = service.data_folder.set(config.db_path.clone());
+        service.search.keep_in(config.db_path.join(SEARCH_FOLDER));
         let store = Arc::downgrade(&service.store);
         let room = move |bytes| store.upgrade().map_or(Ok(()), |store| store.room_for_files(bytes));
         let disk_bytes = service.store.engine_stats().room.map_or(0, |room| room.total_bytes);

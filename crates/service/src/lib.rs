@@ -12,6 +12,7 @@ pub mod parameters;
 mod process;
 mod records;
 mod running;
+pub mod search;
 mod server;
 mod sessions;
 mod settings;

@@ -12,6 +12,7 @@ mod policies;
 mod rebuild;
 mod rename;
 mod replace;
+mod search;
 mod select;
 mod sparing;
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
 pub(crate) use rebuild::Replaced;
 pub use rename::{RenameTarget, TempMark};
 pub use replace::Replacement;
+pub use search::{NewSearchIndex, SearchSelector};
 use sparing::{OpenTransactions, options_endanger};
 
 /// A collection that is to be created.
@@ -464,6 +466,7 @@ fn object_ids(collection: &Collection, state: &CollectionState) -> Vec<u64> {
 fn put_gone(txn: &mut dyn Txn, collection: &Collection, state: &CollectionState) -> Result<()> {
     txn.delete(Keyspace::Catalog, &catalog_key::collection(collection.id()), Guard::Checked)
         .map_err(from_kv)?;
+    search::put_search_gone(txn, &collection.search, collection.id())?;
     object_ids(collection, state).into_iter().try_for_each(|id| put_dropped(txn, id))
 }
 

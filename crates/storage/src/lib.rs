@@ -37,15 +37,16 @@ pub use backup::{
     approximate_entry_bytes,
 };
 pub use catalog::{
-    Attached, Capped, Collection, Core, History, Index, Settings, UseCounter, VisibleIndexes,
+    Attached, Capped, Collection, Core, History, Index, SearchIndex, SearchVersion, Settings,
+    UseCounter, VisibleIndexes,
 };
 pub use check::{CheckedStore, FaultyPart, StoreFault};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
-    NewExpireAfter, RenameTarget, Replacement, TempMark,
+    NewExpireAfter, NewSearchIndex, RenameTarget, Replacement, SearchSelector, TempMark,
 };
 pub use empty_timestamps::is_empty_timestamp;
-pub use feed::FeedStep;
+pub use feed::{FedDocument, FeedFiles, FeedStep};
 pub use index::{
     DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, WriteTime, check_id_index,
     kinds,

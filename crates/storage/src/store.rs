@@ -301,8 +301,8 @@ impl Store {
     pub(crate) fn store_counts(&self) -> Result<()> {
         let feeds = self.feeds_to_store(u64::MAX);
         self.change(|txn, _| {
-            for (index, row) in &feeds {
-                let key = catalog_key::feed(index.id());
+            for (fed, row) in &feeds {
+                let key = catalog_key::feed(fed.id);
                 txn.put(Keyspace::Catalog, &key, &row.encode(), Guard::Checked).map_err(from_kv)?;
             }
             for collection in self.catalog.all().values() {

@@ -204,6 +204,13 @@ impl Fixture {
         }
     }
 
+    /// Brings search indexes up to date.
+    pub fn follow(&self) {
+        if let Err(error) = self.service.follow_now() {
+            panic!("following the log ended with {error}");
+        }
+    }
+
     /// Closes the store and opens it again with the same engine or folder.
     pub fn restart(&mut self) {
         if let Err(error) = self.store().close() {

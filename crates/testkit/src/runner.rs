@@ -157,6 +157,7 @@ impl Run<'_> {
             Verb::Restart => self.fixture.restart(),
             Verb::Crash => self.fixture.crash(),
             Verb::Sweep => self.fixture.sweep(),
+            Verb::Follow => self.fixture.follow(),
             Verb::Member { set } => self.fixture.join(set),
             Verb::SetParameter { name, value } => {
                 let text = format!("{{setParameter: 1, {name}: {value}}}");

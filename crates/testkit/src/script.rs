@@ -18,8 +18,9 @@
 //!
 //! * `#` begins a comment. An answer ends at an empty line; a command where its brackets close.
 //! * Verbs: `clock +1000` (milliseconds), `clock = 1800000000000`, `ttl pass`, `ttl subpass`,
-//!   `restart` (a clean close and a new open), `crash` (no close), `sweep`, `member <name>` (of a
-//!   replica set, until the next open), `start <parameter> <value>` (as if the server had been
+//!   `restart` (a clean close and a new open), `crash` (no close), `sweep`, `follow` (search indexes
+//!   get all writes; a search before that waits for ever), `member <name>` (of a replica set, until
+//!   the next open), `start <parameter> <value>` (as if the server had been
 //!   started with it, until the next open), `set <parameter> <value>`, `fill <db.collection>
 //!   <count> {_id: @i}`.
 //! * The dialect of commands and answers is in [`crate::dialect`], how answers are compared in
@@ -80,6 +81,7 @@ pub enum Verb {
     Restart,
     Crash,
     Sweep,
+    Follow,
     Member { set: String },
     SetParameter { name: String, value: String },
     StartParameter { name: String, value: String },
@@ -221,6 +223,7 @@ fn verb(line: &str) -> Result<Option<Verb>, String> {
         "restart" => Verb::Restart,
         "crash" => Verb::Crash,
         "sweep" => Verb::Sweep,
+        "follow" => Verb::Follow,
         "member" => Verb::Member { set: rest.to_owned() },
         "set" => {
             let (name, value) = rest.split_once(' ').ok_or("expected `set <parameter> <value>`")?;

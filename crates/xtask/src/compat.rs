@@ -86,8 +86,6 @@ fn stages(out: &mut String) {
     stage_arguments(out);
     out.push_str("\n## Pipeline stages that are missing\n\n");
     list(out, &absent(&[Absence::Missing]));
-    out.push_str("Of search indexes, which MongoDB runs in a process of its own:\n\n");
-    list(out, &absent(&[Absence::Search]));
     newer(out, "8.2", &absent(&[Absence::Newer]));
 }
 

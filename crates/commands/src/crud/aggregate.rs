@@ -242,9 +242,7 @@ fn start_over_view(
     settings: RunSettings,
 ) -> Result<Started> {
     let decided = decide_collation(view, &collation);
-    let mut stages = Stages::new(view);
-    stages.push_all(pipeline);
-    let stages = stages.parse((ctx, request), view, variables)?;
+    let stages = Stages::over(view, pipeline).parse((ctx, request), view, variables)?;
     note_writes(ctx, stages.pipeline())?;
     let settings = with_hints(ctx, request, settings)?;
     decided?;
@@ -320,7 +318,7 @@ fn start_named(
 ) -> Result<PipelineRun> {
     let described = match (found, parsed.describes_collection()) {
         (Source::Collection(collection), None) => {
-            return parsed.start(ctx.store.view, Some(collection), arguments.hint, settings);
+            return parsed.start(ctx.store, Some(collection), arguments.hint, settings);
         }
         (Source::Collection(collection), Some(_)) => Described::Documents(collection),
         (Source::Nothing, Some(Description::Figures)) => {
@@ -328,7 +326,7 @@ fn start_named(
         }
         (Source::Nothing, Some(Description::Plans)) => Described::Nothing,
         (Source::Nothing, _) => {
-            return parsed.start(ctx.store.view, None, arguments.hint, settings);
+            return parsed.start(ctx.store, None, arguments.hint, settings);
         }
         (Source::View(view), Some(_)) if reads_log(&view) => Described::Log,
         (Source::View(view), Some(_)) if has_natural_order(&view) => {
@@ -454,6 +452,7 @@ fn described_view(
         (Some((buckets, _)), Description::Figures | Description::Indexes) => {
             Ok(Described::Measurements(buckets))
         }
+        (None, Description::SearchIndexes) => Ok(Described::Nothing),
         (None, Description::Figures | Description::Plans) => Ok(Described::View(ns.clone())),
         (Some(_), Description::Plans) | (_, Description::Catalog) => {
             let text = format!("{stage} is only valid as the first stage in a pipeline");

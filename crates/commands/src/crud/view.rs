@@ -8,7 +8,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_query::{
     Budget, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineContext, PipelineRun, RunSettings,
-    UncheckedPipeline,
+    Searcher, StageRow, UncheckedPipeline,
 };
 use mayfly_storage::{Collection, OPLOG, ResolvedView, buckets_view};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
@@ -119,12 +119,22 @@ impl Stages {
         }
     }
 
-    /// Adds all stages of a pipeline.
-    pub(crate) fn push_all(&mut self, pipeline: RawDoc<'_>) -> &mut Stages {
-        for stage in pipeline {
-            self.stages.push(stage.value());
+    /// The stages of a pipeline over a view. A search, which reads the collection of the view,
+    /// comes before the stages of the view.
+    pub(super) fn over(view: &ResolvedView, pipeline: RawDoc<'_>) -> Stages {
+        let searches = StageRow::first_of(pipeline).is_some_and(|row| row.searches);
+        let mut out = DocBuilder::new_array();
+        for search in pipeline.iter().take(usize::from(searches)) {
+            out.push(search.value());
         }
-        self
+        for stage in view.pipeline.as_doc() {
+            out.push(stage.value());
+        }
+        for stage in pipeline.iter().skip(usize::from(searches)) {
+            out.push(stage.value());
+        }
+        let of_view = view.pipeline.as_doc().iter().count() + usize::from(searches);
+        Stages { stages: out, of_view, following: false }
     }
 
     /// All stages as an array, and the number of the view's stages.
@@ -213,7 +223,7 @@ impl OverView<'_> {
             true => hint,
             false => hint_on(collection.as_deref(), hint),
         };
-        let run = self.pipeline.start(ctx.store.view, collection, hint, settings)?;
+        let run = self.pipeline.start(ctx.store, collection, hint, settings)?;
         ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
         Ok(run)
     }
@@ -284,7 +294,12 @@ pub(crate) fn budget(ctx: &CommandContext<'_>, may_spill: Option<bool>) -> Budge
 
 /// The options of a pipeline's run in a command; `may_spill` is its `allowDiskUse`.
 pub(crate) fn run_settings(ctx: &CommandContext<'_>, may_spill: Option<bool>) -> RunSettings {
-    RunSettings { budget: budget(ctx, may_spill), ..RunSettings::default() }
+    let searcher: Arc<dyn Searcher> = ctx.service.search.clone();
+    RunSettings {
+        budget: budget(ctx, may_spill),
+        searcher: Some(searcher),
+        ..RunSettings::default()
+    }
 }
 
 /// Visits all documents of a pipeline.

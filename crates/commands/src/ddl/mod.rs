@@ -13,6 +13,7 @@ mod list_databases;
 mod list_indexes;
 mod options;
 mod rename;
+mod search_indexes;
 mod time_series;
 mod to_capped;
 mod upkeep;
@@ -34,6 +35,10 @@ pub(crate) const ROWS: &[Command] = &[
     encrypted_state::CLEANUP,
     encrypted_state::COMPACT,
     rename::ROW,
+    search_indexes::CREATE,
+    search_indexes::UPDATE,
+    search_indexes::DROP,
+    search_indexes::LIST,
     to_capped::CONVERT,
     to_capped::CLONE,
     upkeep::AUTO_COMPACT,

@@ -23,6 +23,7 @@ mod process;
 mod profile;
 pub(crate) mod query_stats;
 pub(crate) mod scale;
+pub(crate) mod search_indexes;
 mod server_status;
 mod top;
 mod ttl_status;

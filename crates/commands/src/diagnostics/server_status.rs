@@ -43,6 +43,7 @@ const SECTIONS: &[(&str, ExtraFields)] = &[
     ("opReadConcernCounters", figures_only),
     ("opWriteConcernCounters", figures_only),
     ("queues", figures_only),
+    ("search", figures_only),
     ("security", security),
     ("storageEngine", storage_engine),
     ("transportSecurity", figures_only),

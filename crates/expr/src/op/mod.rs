@@ -19,7 +19,7 @@ mod operand;
 pub(crate) mod regex;
 mod set;
 mod similarity;
-mod size;
+pub(crate) mod size;
 mod statistics;
 mod string;
 mod trigonometry;

@@ -108,8 +108,17 @@ fn parse_meta(
     let name = check_metadata(operand, parser.scope())?;
     // Metadata belongs to the document, so it is not constant.
     let _ = parser.root();
+    Ok(reading(row, name))
+}
+
+fn reading(row: &'static OpRow, name: &str) -> Expression {
     let prepared = std::sync::Arc::new(Prepared::Name(name.into()));
-    Ok(Expression::Ready { row, run: meta, prepared, arguments: Vec::new() })
+    Expression::Ready { row, run: meta, prepared, arguments: Vec::new() }
+}
+
+/// The expression that reads the metadata of this name.
+pub(crate) fn metadata(name: &str) -> Option<Expression> {
+    super::find("$meta").map(|row| reading(row, name))
 }
 
 /// Parses the operand of `$meta`; returns the name of the metadata.
@@ -131,6 +140,9 @@ pub fn check_metadata<'v>(operand: RawValue<'v>, scope: &Scope) -> Result<&'v st
         "geoNearDistance" => "$geoNear distance",
         "geoNearPoint" => "$geoNear point",
         "sortKey" => "sort key",
+        "searchScoreDetails" => "$search score details",
+        "searchSequenceToken" => "$search sequence token",
+        "vectorSearchScore" => "$vectorSearch score",
         "score" | "scoreDetails" => name,
         other => return Err(Error::not_implemented(format!("$meta of '{other}'"))),
     };

@@ -27,6 +27,15 @@ pub(crate) const RECORD_ID: &str = "recordId";
 /// The score of a text search.
 pub(crate) const TEXT_SCORE: &str = "textScore";
 
+/// The score of `$search`.
+pub(crate) const SEARCH_SCORE: &str = "searchScore";
+
+/// The value of `$$SEARCH_META`.
+pub(crate) const SEARCH_META: &str = "searchMeta";
+
+/// The score of `$vectorSearch`.
+pub(crate) const VECTOR_SEARCH_SCORE: &str = "vectorSearchScore";
+
 /// The distance from the point of a geo search, in its unit.
 pub(crate) const GEO_NEAR_DISTANCE: &str = "geoNearDistance";
 

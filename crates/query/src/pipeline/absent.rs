@@ -1,12 +1,12 @@
 //! The stages of the reference that are not available, and why.
 
+use mayfly_base::{Error, ErrorCode};
+
 /// Why a known stage is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// Not implemented yet.
     Missing,
-    /// Part of a hosted search engine, which a server does not contain.
-    Search,
     /// Added to the reference after version 8.2; handled as unknown.
     Newer,
     /// Sent between servers only, never by a client.
@@ -19,34 +19,36 @@ pub struct AbsentStage {
     pub name: &'static str,
     /// Why the stage is not available, which decides the error.
     pub absence: Absence,
-    /// Whether a transaction rejects the stage as such, before it is rejected as not available.
-    pub(super) not_in_transaction: bool,
-    /// Whether the stage must be the first of its pipeline, and is not allowed in a `$facet`.
-    pub(super) is_first: bool,
 }
 
-const fn absent(name: &'static str, absence: Absence) -> AbsentStage {
-    AbsentStage { name, absence, not_in_transaction: false, is_first: false }
-}
-
-const fn absent_source(name: &'static str, absence: Absence) -> AbsentStage {
-    AbsentStage { is_first: true, ..absent(name, absence) }
-}
-
-const fn absent_and_outside_transactions(name: &'static str, absence: Absence) -> AbsentStage {
-    AbsentStage { not_in_transaction: true, ..absent_source(name, absence) }
+const fn stage(name: &'static str, absence: Absence) -> AbsentStage {
+    AbsentStage { name, absence }
 }
 
 /// Stages that are not available.
 pub const ABSENT: &[AbsentStage] = &[
-    absent("$backupCursorExtend", Absence::Missing),
-    absent("$operationMetrics", Absence::Missing),
-    absent("$rerank", Absence::Missing),
-    absent_and_outside_transactions("$listSearchIndexes", Absence::Search),
-    absent_source("$search", Absence::Search),
-    absent_source("$searchBeta", Absence::Search),
-    absent_source("$searchMeta", Absence::Search),
-    absent_source("$vectorSearch", Absence::Search),
-    absent("$listMqlEntities", Absence::Newer),
-    absent("$mergeCursors", Absence::Internal),
+    stage("$backupCursorExtend", Absence::Missing),
+    stage("$operationMetrics", Absence::Missing),
+    stage("$rerank", Absence::Missing),
+    stage("$listMqlEntities", Absence::Newer),
+    stage("$mergeCursors", Absence::Internal),
 ];
+
+/// The error for a name without a row: 5491300 for a stage of servers, 238 for a stage that is not
+/// implemented, 40324 for another name.
+pub(super) fn absent(name: &str) -> Error {
+    let Some(stage) = ABSENT.iter().find(|stage| stage.name == name) else {
+        return unrecognized(name);
+    };
+    match stage.absence {
+        Absence::Internal => {
+            Error::new(ErrorCode(5491300), format!("{name}' is not allowed in user requests"))
+        }
+        Absence::Missing => Error::not_implemented(format!("pipeline stage '{name}'")),
+        Absence::Newer => unrecognized(name),
+    }
+}
+
+fn unrecognized(name: &str) -> Error {
+    Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'"))
+}

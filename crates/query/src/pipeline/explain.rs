@@ -38,7 +38,7 @@ impl Pipeline {
         let later = self.steps[taken..].iter().filter_map(Step::written);
         let later: Vec<DocBuf> = later.map(RawDoc::to_owned).collect();
         let settings = RunSettings { read_only: true, ..settings };
-        let mut run = self.start(session.view, collection, hint, settings)?;
+        let mut run = self.start(session, collection, hint, settings)?;
         session.op.update_info(|info| info.plan_summary = run.plan_summary());
         let runs = explained.runs();
         let tried = run.choose(session, explained)?;

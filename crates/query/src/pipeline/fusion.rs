@@ -18,6 +18,7 @@ use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::row::StageRow;
+use crate::language::metadata::GEO_NEAR_DISTANCE;
 use crate::stage::fused::{FUSED, SCORED};
 use crate::stage::{PipelineContext, written};
 
@@ -268,7 +269,7 @@ pub(crate) fn rank(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result
         empty: 9834300,
         repeated: 9921000,
         nested: 10473002,
-        fits: |stages| last(stages, "$sort").is_some() || last(stages, "$geoNear").is_some(),
+        fits: |stages| last(stages, "$sort").is_some() || ranked_by(stages).is_some(),
         unfit: (
             9191100,
             "$rankFusion requires pipelines that begin with a ranked stage or contain a $sort",
@@ -290,8 +291,9 @@ pub(crate) fn rank(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result
         if let Some(sort) = last(input.stages, "$sort") {
             fused.append("rank", sort);
         } else {
+            let metadata = ranked_by(input.stages).unwrap_or(GEO_NEAR_DISTANCE);
             fused.start_document("rank").start_document("d");
-            fused.append("$meta", "geoNearDistance").end().end();
+            fused.append("$meta", metadata).end().end();
         }
         let mut score = DocBuilder::new();
         score.start_document("s").start_array("$divide").push(input.weight);
@@ -347,7 +349,7 @@ pub(crate) fn score_fusion(
         empty: 9402503,
         repeated: 9402203,
         nested: 10473003,
-        fits: |stages| last(stages, "$score").is_some() || searches_text(stages),
+        fits: |stages| last(stages, "$score").is_some() || scored_by(stages).is_some(),
         unfit: (9402500, "$scoreFusion requires pipelines whose documents have a score"),
         not_selecting: 9402502,
     };
@@ -379,7 +381,7 @@ pub(crate) fn score_fusion(
     let mut stages = all_documents(&inputs, context, |input| {
         let score = match last(input.stages, "$score") {
             Some(_) => "score",
-            None => "textScore",
+            None => scored_by(input.stages).unwrap_or("textScore"),
         };
         let mut fused = DocBuilder::new();
         fused.append("name", input.name).append("score", score);
@@ -402,11 +404,19 @@ pub(crate) fn score_fusion(
     Ok(stages)
 }
 
-/// Whether a pipeline begins with a text search.
-fn searches_text(stages: RawDoc<'_>) -> bool {
-    let first = stages.iter().next().and_then(|stage| stage.value().as_document());
-    let filter = first.and_then(|stage| stage.get("$match")?.as_document());
-    filter.is_some_and(|filter| filter.get("$text").is_some())
+/// The metadata by which a pipeline's first stage orders its documents.
+fn ranked_by(stages: RawDoc<'_>) -> Option<&'static str> {
+    StageRow::first_of(stages)?.ranked_by
+}
+
+/// The score that a pipeline's first stage gives its documents.
+fn scored_by(stages: RawDoc<'_>) -> Option<&'static str> {
+    let first = stages.iter().next()?.value().as_document()?;
+    let filter = first.get("$match").and_then(RawValue::as_document);
+    match filter.is_some_and(|filter| filter.get("$text").is_some()) {
+        true => Some("textScore"),
+        false => ranked_by(stages).filter(|metadata| *metadata != GEO_NEAR_DISTANCE),
+    }
 }
 
 /// The stage that combines the scores of the pipelines: their average, or an expression whose

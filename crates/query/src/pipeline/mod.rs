@@ -9,6 +9,7 @@ mod positions;
 mod row;
 pub(crate) mod rows;
 mod run;
+mod searches;
 mod shape;
 mod unchecked;
 
@@ -32,6 +33,7 @@ use crate::stage::fields::needed_fields;
 use crate::stage::filter::Match;
 use crate::stage::geo_near::GeoNear;
 use crate::stage::group::Group;
+use crate::stage::search::Search;
 use crate::stage::sort::Sort;
 use crate::stage::source::MemorySource;
 use crate::stage::sub::resolve_joined;
@@ -202,16 +204,24 @@ impl Pipeline {
     /// Errors of planning.
     pub fn start(
         self,
-        view: &ReadView,
+        session: StoreSession<'_>,
         collection: Option<Arc<Collection>>,
         hint: Option<Hint>,
         settings: RunSettings,
     ) -> Result<PipelineRun> {
+        let view = session.view;
         if self.gives_documents() {
             return Ok(self.start_over(Vec::new(), settings));
         }
         let first_of = self.first_of();
         let mut steps = self.steps;
+        if steps.first().is_some_and(Step::is::<Search>)
+            && let Some(search) = steps.remove(0).take::<Search>()
+        {
+            let searcher = settings.searcher.as_ref();
+            let source = search.start_over(session, collection, searcher, &steps)?;
+            return Ok(PipelineRun::new(Input::Source(source), steps, settings));
+        }
         let stage = steps.first_mut().and_then(Step::get_mut::<GeoNear>);
         let by_distance = match (stage, &collection) {
             (Some(stage), Some(collection)) => Some(stage.query_over(view, collection)?),

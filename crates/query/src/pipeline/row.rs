@@ -6,7 +6,7 @@ use mayfly_value::arguments::{Argument, OwnCodes};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::spill::Operator;
 
-use super::absent::{ABSENT, Absence};
+use super::absent::absent;
 use super::rows::STAGES;
 use crate::language::StageShape;
 use crate::stage::{Needs, PipelineContext, PipelineOwner, Source, Stage, Step};
@@ -87,6 +87,10 @@ pub struct StageRow {
     pub(super) selects: fn(RawValue<'_>) -> bool,
     /// Whether the stage is a fusion of pipelines.
     pub(super) fuses: bool,
+    /// Whether the stage reads a search index, and therefore comes before the stages of a view.
+    pub searches: bool,
+    /// The metadata by which the stage orders its documents, the best first.
+    pub(super) ranked_by: Option<&'static str>,
     /// The declared fields of the operand, if it may be a document with declared fields.
     pub options: Option<StageOptions>,
     /// Whether only the server itself makes the stage; lists for clients leave it out.
@@ -134,6 +138,8 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         shape: StageShape::Options,
         selects: |_| false,
         fuses: false,
+        searches: false,
+        ranked_by: None,
         options: None,
         is_internal: false,
         memory: &[],
@@ -209,6 +215,17 @@ impl StageRow {
         StageRow { fuses: true, ..self.first() }
     }
 
+    /// Declares that the documents are in the order of this metadata.
+    pub(super) const fn ranked(self, metadata: &'static str) -> StageRow {
+        StageRow { ranked_by: Some(metadata), ..self }
+    }
+
+    /// Declares a search: the first stage, also before the stages of a view.
+    pub(super) const fn search(self) -> StageRow {
+        let row = self.first().in_joins().not_in_transactions().selecting(|_| true);
+        StageRow { searches: true, ..row }
+    }
+
     /// Declares the fields of the operand.
     pub(super) const fn options(self, fields: &'static [Argument]) -> StageRow {
         StageRow { options: Some(StageOptions { fields, codes: None }), ..self }
@@ -275,10 +292,6 @@ pub(crate) enum Parsed {
     Steps(Vec<Step>),
 }
 
-/// The message of the error SearchNotEnabled.
-const SEARCH_NOT_ENABLED: &str =
-    "Using $search and $vectorSearch aggregation stages requires additional configuration.";
-
 /// Parses one element of a pipeline.
 ///
 /// # Errors
@@ -294,7 +307,7 @@ pub(crate) fn parse_stage(spec: RawDoc<'_>, context: &PipelineContext<'_>) -> Re
     };
     let row = match StageRow::find(field.name()) {
         Some(row) => row,
-        None => return Err(absent(field.name(), context)),
+        None => return Err(absent(field.name())),
     };
     row.check_inside(context)?;
     context.needs(row.needs);
@@ -323,33 +336,6 @@ fn in_facet(name: &str) -> Error {
 
 fn not_first(name: &str) -> Error {
     Error::new(ErrorCode(40602), format!("{name} is only valid as the first stage in a pipeline"))
-}
-
-/// The error for a name without a row: 40600 and 40602 for a known stage that is misplaced, 31082
-/// for a search, 5491300 for a stage of servers, 238 for a stage that is not implemented, 40324 for
-/// another name.
-fn absent(name: &str, context: &PipelineContext<'_>) -> Error {
-    let Some(stage) = ABSENT.iter().find(|stage| stage.name == name) else {
-        return unrecognized(name);
-    };
-    if stage.is_first && context.within_facet() {
-        return in_facet(name);
-    }
-    if stage.is_first && context.stage() > 0 {
-        return not_first(name);
-    }
-    match stage.absence {
-        Absence::Search => Error::new(ErrorCode(31082), SEARCH_NOT_ENABLED),
-        Absence::Internal => {
-            Error::new(ErrorCode(5491300), format!("{name}' is not allowed in user requests"))
-        }
-        Absence::Missing => Error::not_implemented(format!("pipeline stage '{name}'")),
-        Absence::Newer => unrecognized(name),
-    }
-}
-
-fn unrecognized(name: &str) -> Error {
-    Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'"))
 }
 
 fn check_stable(pipeline: RawDoc<'_>, depth: usize) -> Result<()> {

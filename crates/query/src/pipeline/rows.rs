@@ -8,10 +8,11 @@ use mayfly_auth::Action;
 use mayfly_work::spill::Operator;
 
 use super::absent::{ABSENT, Absence, AbsentStage};
-use super::fusion;
 use super::row::{StageConcern, StageRow, last, row, short, source as of_source};
+use super::{fusion, searches};
 use crate::change::STREAM_ARGUMENTS;
 use crate::language::StageShape;
+use crate::language::metadata::GEO_NEAR_DISTANCE;
 use crate::stage::{
     Needs, backup_cursor, bucket, bucket_auto, cluster, count, densify, documents, facet, fill,
     filter, fused, geo_near, graph_lookup, group, lookup, map_reduce, merge, out, project, redact,
@@ -259,8 +260,13 @@ pub const STAGES: &[StageRow] = &[
     .options_with(geo_near::ARGUMENTS, geo_near::CODES)
     .first_with(40603)
     .selecting(geo_near::selects)
+    .ranked(GEO_NEAR_DISTANCE)
     .in_joins()
     .keeps(&[Operator::Near]),
+    searches::SEARCH,
+    searches::SEARCH_BETA,
+    searches::SEARCH_META,
+    searches::VECTOR_SEARCH,
     last(
         ("$out", "Replaces a collection by the results", "2.6", Needs::InputAndOptions),
         out::parse,
@@ -396,6 +402,7 @@ pub const STAGES: &[StageRow] = &[
     .in_joins()
     .unstable()
     .not_in_transactions(),
+    searches::LIST_SEARCH_INDEXES,
     of_source(
         (
             "$listSampledQueries",
@@ -456,14 +463,11 @@ pub const STAGES: &[StageRow] = &[
 /// Whether the aggregation language has a stage with this name, here or in the reference. Updates
 /// reject such a stage as unsupported, and other names as unknown.
 pub fn is_stage(name: &str) -> bool {
-    let known = |stage: &AbsentStage| matches!(stage.absence, Absence::Missing | Absence::Search);
+    let known = |stage: &AbsentStage| stage.absence == Absence::Missing;
     StageRow::find(name).is_some() || ABSENT.iter().any(|stage| stage.name == name && known(stage))
 }
 
 /// Whether transactions reject the stage with this name.
 pub(super) fn is_outside_transactions(name: &str) -> bool {
-    match StageRow::find(name) {
-        Some(row) => !row.in_transaction,
-        None => ABSENT.iter().any(|stage| stage.name == name && stage.not_in_transaction),
-    }
+    StageRow::find(name).is_some_and(|row| !row.in_transaction)
 }

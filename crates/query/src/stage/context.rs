@@ -8,6 +8,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_value::DocBuf;
 
+use super::Searcher;
 use super::rights::RecordedRights;
 use crate::language::IndexHints;
 use crate::memory::Budget;
@@ -238,6 +239,8 @@ pub struct RunSettings {
     /// The descriptions of collections that pipelines inside of stages return. They come from the
     /// server, so the command collects them before the run.
     pub descriptions: Arc<Vec<KnownDescription>>,
+    /// The search indexes.
+    pub searcher: Option<Arc<dyn Searcher>>,
     /// Whether writing stages consume their input without writing, because the run is only
     /// explained.
     pub read_only: bool,

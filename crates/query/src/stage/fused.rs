@@ -8,7 +8,9 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::{Effect, Next, PipelineContext, Running, Stage, StageContext, one_for_one};
 use crate::exec::Flow;
-use crate::language::metadata::{GEO_NEAR_DISTANCE, Metadata, TEXT_SCORE};
+use crate::language::metadata::{
+    GEO_NEAR_DISTANCE, Metadata, SEARCH_SCORE, TEXT_SCORE, VECTOR_SEARCH_SCORE,
+};
 
 /// Wraps documents: `{ name, rank: sort pattern }` or `{ name, score: metadata }`.
 pub(crate) const FUSED: &str = "$_internalFused";
@@ -36,7 +38,7 @@ struct Fused {
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let spec = value.as_document().unwrap_or(RawDoc::EMPTY);
     let name = spec.get("name").and_then(RawValue::as_str).unwrap_or_default().into();
-    let scope = [GEO_NEAR_DISTANCE, TEXT_SCORE, SCORE]
+    let scope = [GEO_NEAR_DISTANCE, TEXT_SCORE, SEARCH_SCORE, VECTOR_SEARCH_SCORE, SCORE]
         .iter()
         .fold(context.scope.clone(), |scope, name| scope.with_metadata(name));
     let measure = match (spec.get("rank"), spec.get("score")) {

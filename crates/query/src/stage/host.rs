@@ -67,6 +67,12 @@ pub trait Host {
     /// Errors of the store.
     fn catalog(&self) -> Result<Vec<DocBuf>>;
 
+    /// The documents of `$listSearchIndexes` with these options, for the collection of the command.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn search_indexes(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
+
     /// The documents of `$ttlStats` for the collection of the command.
     ///
     /// # Errors

@@ -32,6 +32,8 @@ pub enum Description {
     Expiry,
     /// The entry in the catalog.
     Catalog,
+    /// The search indexes.
+    SearchIndexes,
 }
 
 /// The subject of a source.
@@ -284,6 +286,29 @@ pub(crate) fn list_catalog(
         false => About::Collection(Description::Catalog),
     };
     host_source(about, DocBuf::empty(), |host, _| host.catalog())
+}
+
+/// The options of `$listSearchIndexes`.
+pub(crate) const LIST_SEARCH_INDEXES: &[Argument] =
+    &[Argument::string("id"), Argument::string("name")];
+
+pub(crate) fn list_search_indexes(
+    value: RawValue<'_>,
+    _: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
+    let RawValue::Document(options) = value else {
+        let kind = value.type_name();
+        let text =
+            format!("The $listSearchIndexes stage specification must be an object. Found: {kind}");
+        return Err(Error::failed_to_parse(text));
+    };
+    let fields = Fields::read(options, "$listSearchIndexes", LIST_SEARCH_INDEXES)?;
+    if fields.string("id")?.is_some() && fields.string("name")?.is_some() {
+        let text = "Cannot set both 'name' and 'id' for $listSearchIndexes.";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    let about = About::Collection(Description::SearchIndexes);
+    host_source(about, options.to_owned(), |host, options| host.search_indexes(options))
 }
 
 pub(crate) fn ttl_stats(value: RawValue<'_>, _: &PipelineContext<'_>) -> Result<Box<dyn Source>> {

@@ -273,6 +273,14 @@ impl SubPipeline {
             return self.start_described(context, scope, filter);
         }
         let mut stages = DocBuilder::new_array();
+        let mut own = self.stages.as_doc().iter();
+        let searches = StageRow::first_of(self.stages.as_doc()).is_some_and(|row| row.searches);
+        // A search reads the collection, also below a view.
+        if (self.from.is_none() || searches)
+            && let Some(first) = own.next()
+        {
+            stages.push(first.value());
+        }
         let collection = match source {
             From::Nothing => None,
             From::Collection(collection, view) => {
@@ -284,12 +292,6 @@ impl SubPipeline {
                 Some(collection)
             }
         };
-        let mut own = self.stages.as_doc().iter();
-        if self.from.is_none()
-            && let Some(documents) = own.next()
-        {
-            stages.push(documents.value());
-        }
         if let Some(filter) = filter {
             stages.push_document().append("$match", filter).end();
         }
@@ -298,7 +300,7 @@ impl SubPipeline {
         });
         let stages = stages.finish();
         let pipeline = Pipeline::parse(stages.as_doc(), &self.context(context, scope))?;
-        pipeline.start(context.session.view, collection, None, context.settings.clone())
+        pipeline.start(context.session, collection, None, context.settings.clone())
     }
 
     /// Starts a pipeline whose first stage describes the collection, with a filter after it.

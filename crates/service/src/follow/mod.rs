@@ -21,7 +21,10 @@ use mayfly_work::current::{self, Current};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::search::{OpenSearch, of_index};
 use crate::server::Service;
+
+mod search;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +32,9 @@ mod tests;
 /// The pause after a failed step: the first one, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The least time that a collection's task waits for an entry while files are to be committed.
+const SHORTEST_COMMIT: Duration = Duration::from_millis(5);
+
 /// The pause while `fsync` has locked the store.
 const LOCKED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -41,6 +47,7 @@ impl Service {
         loop {
             let edition = self.store.definitions_edition();
             let collections = self.store.log_fed_collections();
+            self.remove_files();
             let ids: HashSet<u64> = collections.iter().map(|collection| collection.id()).collect();
             running.retain(|id, task| {
                 let goes_on = ids.contains(id) && !task.is_finished();
@@ -65,7 +72,42 @@ impl Service {
         let ns = collection.namespace().as_str().to_owned();
         let op = self.ops.begin(OpInfo { desc: "logFollower".into(), ns, ..OpInfo::default() });
         let _entered = current::enter(Current { op: Some(op.op().clone()) });
-        self.store.feed(op.op(), collection)
+        let entries = self.store.feed(op.op(), collection)?;
+        Ok(and(entries, self.feed_search(op.op(), collection)?))
+    }
+
+    /// Runs steps until all indexes that follow the log have everything that was written before.
+    ///
+    /// # Errors
+    /// Errors of a step.
+    pub fn follow_now(&self) -> Result<()> {
+        for collection in self.store.log_fed_collections() {
+            while self.feed(&collection)? == FeedStep::More {}
+        }
+        Ok(())
+    }
+
+    /// Removes the files of search indexes that were dropped.
+    fn remove_files(&self) {
+        let indexes = self.store.search_indexes();
+        let versions = indexes.iter().flat_map(|index| &index.versions);
+        let files: Vec<u64> = versions.map(|version| version.file).collect();
+        if let Err(error) = self.search.remove_others(&files) {
+            tracing::warn!(%error, "files of dropped search indexes could not be removed");
+        }
+    }
+
+    /// The time until files of a collection's search indexes are to be committed.
+    fn commit_due_in(&self, collection: &Collection) -> Option<Duration> {
+        let now = self.clock.monotonic_micros();
+        let indexes = collection.search_indexes();
+        let versions = indexes.iter().flat_map(|index| &index.versions);
+        let due = versions.filter_map(|version| {
+            let open = version.files.get::<OpenSearch>()?;
+            let is_new = version.is_filled() && !version.is_ready();
+            if is_new { Some(0) } else { open.commit_due_in(now) }
+        });
+        due.min().map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
     }
 }
 
@@ -77,10 +119,13 @@ async fn follow_collection(
 ) {
     let mut pause = FIRST_PAUSE;
     while collection.has_log_fed() {
-        service.store.wait_for_feed(&collection).await;
+        await_work(&service, &collection).await;
         let step = step(&service, &collection, &one_step).await;
         match step {
-            Ok(FeedStep::More | FeedStep::Current) => pause = FIRST_PAUSE,
+            Ok(FeedStep::More | FeedStep::Current) => {
+                service.begin_merges(&collection);
+                pause = FIRST_PAUSE;
+            }
             Ok(FeedStep::Locked) => tokio::time::sleep(LOCKED_PAUSE).await,
             // It was dropped, or the server stops.
             Err(_) if collection.is_dropped() || service.shutdown.is_requested() => return,
@@ -91,6 +136,32 @@ async fn follow_collection(
                 pause = (2 * pause).min(LONGEST_PAUSE);
             }
         }
+    }
+}
+
+/// What two steps together have left to do.
+fn and(first: FeedStep, second: FeedStep) -> FeedStep {
+    match first {
+        FeedStep::More => first,
+        FeedStep::Current | FeedStep::Locked => second,
+    }
+}
+
+/// Waits until a step has something to do: an entry about the collection, a new index, or files of
+/// a search index that are to be committed.
+async fn await_work(service: &Service, collection: &Collection) {
+    let edition = service.store.definitions_edition();
+    let due = service.commit_due_in(collection).map(|due| due.max(SHORTEST_COMMIT));
+    let commit = async {
+        match due {
+            Some(due) => tokio::time::sleep(due).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = service.store.wait_for_feed(collection) => {}
+        () = service.store.wait_for_definitions(edition) => {}
+        () = commit => {}
     }
 }
 

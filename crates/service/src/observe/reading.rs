@@ -10,6 +10,7 @@ use mayfly_work::OpCtx;
 
 use crate::counters::PolicyFigure;
 use crate::process::usage;
+use crate::search::SearchTotals;
 use crate::server::Service;
 use crate::sessions::{CursorCounts, TransactionCounts};
 
@@ -27,6 +28,7 @@ pub struct Reading<'s> {
     memory: OnceCell<usage::Memory>,
     messages: OnceCell<(usize, usize, u64)>,
     policies: OnceCell<Arc<[PolicyFigure]>>,
+    search: OnceCell<SearchTotals>,
 }
 
 /// The numbers of collections by sort.
@@ -55,11 +57,17 @@ impl<'s> Reading<'s> {
             memory: OnceCell::new(),
             messages: OnceCell::new(),
             policies: OnceCell::new(),
+            search: OnceCell::new(),
         }
     }
 
     pub(super) fn engine(&self) -> &EngineStats {
         self.engine.get_or_init(|| self.service.store.engine_stats())
+    }
+
+    /// Sums over all search indexes.
+    pub(super) fn search(&self) -> SearchTotals {
+        *self.search.get_or_init(|| SearchTotals::of(&self.service.store))
     }
 
     /// The running operations.

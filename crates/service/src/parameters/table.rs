@@ -400,6 +400,12 @@ pub const TABLE: &[Parameter] = &[
     },
     QUIET,
     number!(
+        "searchWaitMillis",
+        "The longest time in milliseconds that a search waits for writes that its index does not have yet. Default: 1000.",
+        NOT_NEGATIVE,
+        |s| s.search.wait_millis
+    ),
+    number!(
         "shutdownTimeoutMillisForSignaledShutdown",
         "Milliseconds that running commands may continue after SIGTERM or SIGINT. Default: 5000.",
         NOT_NEGATIVE,

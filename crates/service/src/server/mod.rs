@@ -15,6 +15,7 @@ use crate::clients::{Access, Connections, TransportSecurity};
 use crate::counters::{Metrics, PolicyFigures, Top};
 use crate::process::{Buffers, LogRing, Shutdown, Topology};
 use crate::records::{Audit, Backups, Profiler, Shapes, Traces};
+use crate::search::SearchIndexes;
 use crate::sessions::{Cursors, Sessions};
 use crate::settings::Settings;
 use crate::settings::write_block;
@@ -112,6 +113,8 @@ pub struct Service {
     pub audit: Audit,
     /// Backups, if the configuration allows any destination.
     pub backups: Backups,
+    /// The search indexes.
+    pub search: Arc<SearchIndexes>,
     /// Fail points, with which tests make the server fail.
     pub fail_points: Arc<FailPoints>,
     /// Values of parameters without another owner.
@@ -183,6 +186,7 @@ impl Service {
             transport: OnceLock::new(),
             audit: Audit::default(),
             backups: Backups::default(),
+            search: Arc::default(),
             fail_points: Arc::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),

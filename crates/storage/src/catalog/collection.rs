@@ -20,8 +20,8 @@ use crate::catalog::counts::Counts;
 use crate::catalog::held::HeldRecords;
 use crate::catalog::ranked::{Rank, Ranked};
 use crate::catalog::{
-    Attached, CappedRuntime, CollectionState, Index, Policy, Settings, UseCounter, VisibleIndexes,
-    is_temporary,
+    Attached, CappedRuntime, CollectionState, Index, Policy, SearchIndex, SearchIndexes, Settings,
+    UseCounter, VisibleIndexes, is_temporary,
 };
 use crate::policy::PolicyRuntime;
 use crate::record::IdKey;
@@ -67,6 +67,8 @@ pub struct Collection {
     pub index_filters: Attached,
     /// Cached plans, attached by the query layer.
     pub cached_plans: Attached,
+    /// The search indexes.
+    pub(crate) search: SearchIndexes,
     /// The open buckets of a time series.
     pub(crate) open_buckets: Option<Box<OpenBuckets>>,
     /// Counters and pace of the collection's own time to live.
@@ -111,6 +113,7 @@ impl Collection {
             id_uses: UseCounter::default(),
             index_filters: Attached::default(),
             cached_plans: Attached::default(),
+            search: SearchIndexes::default(),
             ttl,
             open_buckets,
             commits: AtomicU64::new(0),
@@ -390,6 +393,11 @@ impl Collection {
         state.maintained().filter(plannable).cloned().collect()
     }
 
+    /// The search indexes.
+    pub fn search_indexes(&self) -> Arc<Vec<Arc<SearchIndex>>> {
+        self.search.all()
+    }
+
     /// Whether the collection was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
@@ -402,6 +410,7 @@ impl Collection {
         for index in state.maintained() {
             index.runtime.dropped.store(true, Ordering::Release);
         }
+        self.search.install(Vec::new());
     }
 
     /// Checks that the collection exists. Called once per batch of a read.

@@ -1,5 +1,6 @@
-//! The run-time state of a log-fed index: the position up to which its entries have the commits of
-//! the operation log. See [`crate::feed`].
+//! The run-time state of an index that follows the operation log: the position up to which it has
+//! the commits of the log. Such indexes are log-fed indexes, whose entries are in the byte store,
+//! and search indexes, whose files belong to a higher layer. See [`crate::feed`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use mayfly_base::Namespace;
 use parking_lot::{Condvar, Mutex};
 
-use crate::catalog::{Collection, Core, Index};
+use crate::catalog::{Collection, Core, Index, SearchIndex};
 use crate::oplog::{ChangeScope, Oplog, Watch};
 use crate::record::RecordKey;
 
@@ -41,13 +42,19 @@ impl FeedRow {
     }
 }
 
-/// The state of one log-fed index.
+/// The state of one index that follows the log.
 #[derive(Default)]
 pub(crate) struct Feed {
+    /// Whether the index is in files of a higher layer. Its position is known when it is opened.
+    in_files: bool,
+    /// Whether the files lack changes that searches already see.
+    uncommitted: AtomicBool,
+    /// Whether the files cannot be used, so that they need nothing of the log.
+    unusable: AtomicBool,
     /// The position as in [`FeedRow`]; 0 before there is a row.
     position: AtomicU64,
     filled: AtomicBool,
-    /// The position in the catalog.
+    /// The position that a restart begins with: that in the catalog, or a later one in the files.
     stored: AtomicU64,
     /// Held by the thread that brings the index forward; while the index is being filled, the last
     /// record that was indexed.
@@ -59,6 +66,78 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
+    /// The state of an index in files.
+    pub(crate) fn of_files() -> Feed {
+        Feed { in_files: true, ..Feed::default() }
+    }
+
+    /// Notes a row of the catalog at the start.
+    pub(crate) fn note_loaded(&self, row: FeedRow) {
+        match self.in_files {
+            true => self.note_stored(row.position),
+            false => self.note_row(row),
+        }
+    }
+
+    /// The position that the catalog or the files have; 0 if it is not known.
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored.load(Ordering::Acquire)
+    }
+
+    /// The latest position that is known.
+    pub(crate) fn last(&self) -> u64 {
+        self.position.load(Ordering::Acquire).max(self.stored())
+    }
+
+    /// Notes that the files will lack a change that is applied now.
+    pub(crate) fn note_uncommitted(&self) {
+        self.uncommitted.store(true, Ordering::Release);
+    }
+
+    /// Notes that the files have everything up to this position.
+    pub(crate) fn note_committed(&self, position: u64) {
+        self.note_stored(position);
+        self.uncommitted.store(false, Ordering::Release);
+    }
+
+    /// Whether the files lack changes that searches see.
+    pub(crate) fn is_uncommitted(&self) -> bool {
+        self.uncommitted.load(Ordering::Acquire)
+    }
+
+    /// Forgets the state, because the index will be filled again.
+    pub(crate) fn begin_again(&self) {
+        self.position.store(0, Ordering::Release);
+        self.filled.store(false, Ordering::Release);
+        self.stored.store(0, Ordering::Release);
+        self.uncommitted.store(false, Ordering::Release);
+        *self.watch.lock() = None;
+    }
+
+    /// Notes that the files cannot be used.
+    pub(crate) fn give_up(&self) {
+        self.unusable.store(true, Ordering::Release);
+    }
+
+    /// The timestamp after which the index still needs the log; `None` if it needs nothing. The log
+    /// was cut up to `cut`.
+    fn needs(&self, oplog: &Oplog, collection: &Collection, cut: u64) -> Option<u64> {
+        if self.unusable.load(Ordering::Acquire) {
+            return None;
+        }
+        let reached = self.reached(oplog, collection).or_else(|| Some(self.row()?.position));
+        if !self.in_files {
+            return reached;
+        }
+        match reached {
+            // Read after the position: a change that follows it is noted before it is applied.
+            Some(_) if self.is_uncommitted() => Some(self.stored()),
+            Some(reached) => Some(reached),
+            // The files were not opened yet.
+            None => Some(self.stored().max(cut)),
+        }
+    }
+
     /// Notes the state of the entries, which the catalog has in this row.
     pub(crate) fn note_row(&self, row: FeedRow) {
         self.note_stored(row.position);
@@ -128,6 +207,14 @@ impl Index {
     }
 }
 
+/// An index that follows the log.
+pub(crate) struct Fed {
+    collection: Arc<Collection>,
+    /// The id of the index, or of the files of a search index.
+    pub(crate) id: u64,
+    feed: Arc<Feed>,
+}
+
 impl Collection {
     /// Its log-fed indexes, including those that are being built.
     pub(crate) fn all_log_fed(&self) -> Vec<Arc<Index>> {
@@ -136,9 +223,28 @@ impl Collection {
         fed
     }
 
-    /// Whether it has log-fed indexes that the follower maintains.
+    /// The states of all indexes that follow the log, with their ids.
+    pub(crate) fn feeds(&self) -> Vec<(u64, Arc<Feed>)> {
+        let mut feeds = Vec::new();
+        for index in self.now().indexes.iter() {
+            feeds.extend(index.runtime.feed.clone().map(|feed| (index.id, feed)));
+        }
+        let versions = self.search.versions();
+        feeds.extend(versions.into_iter().map(|version| (version.file, version.feed.clone())));
+        feeds
+    }
+
+    /// The states of the indexes that the follower brings forward.
+    pub(crate) fn followed(&self) -> Vec<Arc<Feed>> {
+        let entries = self.log_fed().into_iter().filter_map(|index| index.runtime.feed.clone());
+        let files = self.search.versions().into_iter();
+        let usable = files.filter(|version| version.failure().is_none());
+        entries.chain(usable.map(|version| version.feed.clone())).collect()
+    }
+
+    /// Whether it has indexes that the follower maintains.
     pub fn has_log_fed(&self) -> bool {
-        !self.is_dropped() && !self.log_fed().is_empty()
+        !self.is_dropped() && (self.search.are_there() || !self.log_fed().is_empty())
     }
 
     /// Its log-fed indexes that the follower maintains: those that are built, or that came with
@@ -151,15 +257,15 @@ impl Collection {
 }
 
 impl Core {
-    /// All log-fed indexes with their collections.
-    fn all_log_fed(&self) -> Vec<(Arc<Collection>, Arc<Index>)> {
+    /// All indexes that follow the log.
+    fn all_fed(&self) -> Vec<Fed> {
         if !self.catalog.may_be_log_fed.load(Ordering::Acquire) {
             return Vec::new();
         }
         let mut found = Vec::new();
         for collection in self.catalog.all().values() {
-            let indexes = collection.all_log_fed().into_iter();
-            found.extend(indexes.map(|index| (collection.clone(), index)));
+            let feeds = collection.feeds().into_iter();
+            found.extend(feeds.map(|(id, feed)| Fed { collection: collection.clone(), id, feed }));
         }
         found
     }
@@ -167,55 +273,59 @@ impl Core {
     /// Waits until the running steps have ended, at most this long for each. No further step may
     /// begin.
     pub(crate) fn await_steps_of_feeds(&self, longest: Duration) {
-        for (_, index) in self.all_log_fed() {
-            if let Some(feed) = index.feed() {
-                drop(feed.turn.try_lock_for(longest));
-            }
+        for fed in self.all_fed() {
+            drop(fed.feed.turn.try_lock_for(longest));
         }
     }
 
-    /// The collections that have log-fed indexes for the follower.
+    /// The collections that have indexes for the follower.
     pub fn log_fed_collections(&self) -> Vec<Arc<Collection>> {
         if !self.catalog.may_be_log_fed.load(Ordering::Acquire) {
             return Vec::new();
         }
         let all = self.catalog.all();
-        all.values().filter(|collection| !collection.log_fed().is_empty()).cloned().collect()
+        all.values().filter(|collection| collection.has_log_fed()).cloned().collect()
     }
 
-    /// The timestamp after which log-fed indexes still need the log; `None` if none needs it. A
-    /// stale index, which lacks entries that were cut, is built again and needs nothing.
+    /// The search indexes of all collections.
+    pub fn search_indexes(&self) -> Vec<Arc<SearchIndex>> {
+        if !self.catalog.may_be_log_fed.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let all = self.catalog.all();
+        let there = all.values().filter(|collection| collection.search.are_there());
+        there.flat_map(|collection| collection.search.all().to_vec()).collect()
+    }
+
+    /// The timestamp after which indexes still need the log; `None` if none needs it. A stale
+    /// index, which lacks entries that were cut, is built again and needs nothing.
     pub(crate) fn slowest_feed(&self) -> Option<u64> {
-        let needs = |(collection, index): &(Arc<Collection>, Arc<Index>)| {
-            let feed = index.feed()?;
-            feed.reached(&self.oplog, collection).or_else(|| Some(feed.row()?.position))
-        };
         let cut = self.oplog.cut();
-        self.all_log_fed().iter().filter_map(needs).filter(|position| *position >= cut).min()
+        let needs = |fed: &Fed| fed.feed.needs(&self.oplog, &fed.collection, cut);
+        self.all_fed().iter().filter_map(needs).filter(|position| *position >= cut).min()
     }
 
     /// The rows of indexes that the catalog has with a position before `least`, and that have got
     /// further meanwhile. They are written when the log is cut, so that an index without changes of
     /// its own is not stale after a restart, and at a clean close.
-    pub(crate) fn feeds_to_store(&self, least: u64) -> Vec<(Arc<Index>, FeedRow)> {
-        let due = |(collection, index): &(Arc<Collection>, Arc<Index>)| {
-            let feed = index.feed()?;
-            let position = feed.reached(&self.oplog, collection)?;
-            let stored = feed.stored.load(Ordering::Acquire);
+    pub(crate) fn feeds_to_store(&self, least: u64) -> Vec<(Fed, FeedRow)> {
+        let due = |fed: Fed| {
+            let position = fed.feed.reached(&self.oplog, &fed.collection)?;
+            // Files that lack changes have the position of their last commit.
+            if fed.feed.is_uncommitted() {
+                return None;
+            }
+            let stored = fed.feed.stored();
             let row = FeedRow { position, filled: true };
-            (stored < least && stored < position).then(|| (index.clone(), row))
+            (stored < least && stored < position).then_some((fed, row))
         };
-        self.all_log_fed().iter().filter_map(due).collect()
+        self.all_fed().into_iter().filter_map(due).collect()
     }
 }
 
 /// Notes that the catalog has these rows.
-pub(crate) fn note_stored(feeds: &[(Arc<Index>, FeedRow)]) {
-    for (index, row) in feeds {
-        if let Some(feed) = index.feed() {
-            feed.note_stored(row.position);
-        }
-    }
+pub(crate) fn note_stored(feeds: &[(Fed, FeedRow)]) {
+    feeds.iter().for_each(|(fed, row)| fed.feed.note_stored(row.position));
 }
 
 #[cfg(test)]

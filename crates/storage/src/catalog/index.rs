@@ -60,7 +60,7 @@ pub struct IndexRuntime {
     /// Whether the index was dropped.
     pub(crate) dropped: AtomicBool,
     /// The state of a log-fed index.
-    pub(crate) feed: Option<Box<Feed>>,
+    pub(crate) feed: Option<Arc<Feed>>,
     /// Counters and pace of its policy.
     pub(crate) ttl: Arc<PolicyRuntime>,
     /// How often plans have used the index.

@@ -41,6 +41,7 @@ mod open;
 mod open_places;
 mod policy;
 pub(crate) mod ranked;
+mod search;
 mod state;
 mod temporary;
 
@@ -61,6 +62,9 @@ pub use collection::Collection;
 pub(crate) use index::IndexRuntime;
 pub use index::{Index, UseCounter, VisibleIndexes};
 pub(crate) use policy::{Policy, PolicySource, TimeToLive};
+use search::decode_search;
+pub use search::{SearchIndex, SearchVersion};
+pub(crate) use search::{SearchIndexes, encode_search};
 pub(crate) use state::CollectionState;
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
 
@@ -95,7 +99,8 @@ pub(crate) struct Catalog {
     pub(crate) dropped: Mutex<Vec<u64>>,
     /// Settings of a higher layer, shared with every collection.
     pub(crate) settings: Arc<Settings>,
-    /// Whether there has been a log-fed index since the start. Servers without one search none.
+    /// Whether there has been a log-fed or a search index since the start. Servers without one look
+    /// for none.
     pub(crate) may_be_log_fed: AtomicBool,
 }
 
@@ -112,6 +117,7 @@ impl Catalog {
             map.insert(collection.namespace(), collection);
         }
         load_multikey(&*txn, &map)?;
+        load_search(&*txn, &map)?;
         let may_be_log_fed = AtomicBool::new(load_feeds(&*txn, &map)?);
         let dropped = rows(&*txn, b'd')?.into_iter().map(|(id, _)| id).collect();
         Ok(Catalog {
@@ -186,14 +192,14 @@ impl Catalog {
         self.map.store(Arc::new(map));
     }
 
-    /// The greatest position of a log-fed index; 0 without any.
+    /// The greatest position of a log-fed or search index; 0 without any.
     pub(crate) fn last_fed(&self) -> u64 {
         if !self.may_be_log_fed.load(Ordering::Acquire) {
             return 0;
         }
         let all = self.all();
-        let fed = all.values().flat_map(|collection| collection.all_log_fed());
-        fed.filter_map(|index| Some(index.feed()?.row()?.position)).max().unwrap_or(0)
+        let feeds = all.values().flat_map(|collection| collection.feeds());
+        feeds.map(|(_, feed)| feed.last()).max().unwrap_or(0)
     }
 
     /// A new id, which is not used again even if the caller's transaction fails.
@@ -287,17 +293,32 @@ fn load_multikey(txn: &dyn Txn, map: &Namespaces) -> Result<()> {
     Ok(())
 }
 
-/// Loads the positions of log-fed indexes; returns whether there are such indexes.
-fn load_feeds(txn: &dyn Txn, map: &Namespaces) -> Result<bool> {
-    let all = map.values().flat_map(|collection| collection.all_log_fed());
-    let indexes: Vec<Arc<Index>> = all.collect();
-    for (id, value) in if indexes.is_empty() { Vec::new() } else { rows(txn, b'p')? } {
-        let index = indexes.iter().find(|index| index.id == id);
-        if let (Some(feed), Some(row)) = (index.and_then(|it| it.feed()), FeedRow::decode(&value)) {
-            feed.note_row(row);
+/// Loads the search indexes of all collections.
+///
+/// # Errors
+/// 301 DataCorruptionDetected.
+fn load_search(txn: &dyn Txn, map: &Namespaces) -> Result<()> {
+    let rows: std::collections::HashMap<u64, Vec<u8>> = rows(txn, b's')?.into_iter().collect();
+    for collection in map.values() {
+        if let Some(row) = rows.get(&collection.id()) {
+            let list =
+                decode_search(row).ok_or_else(|| damaged("search indexes in the catalog"))?;
+            collection.search.install(list);
         }
     }
-    Ok(!indexes.is_empty())
+    Ok(())
+}
+
+/// Loads the positions of log-fed and search indexes; returns whether there are such indexes.
+fn load_feeds(txn: &dyn Txn, map: &Namespaces) -> Result<bool> {
+    let feeds: Vec<_> = map.values().flat_map(|collection| collection.feeds()).collect();
+    for (id, value) in if feeds.is_empty() { Vec::new() } else { rows(txn, b'p')? } {
+        let feed = feeds.iter().find(|(of, _)| *of == id).map(|(_, feed)| feed);
+        if let (Some(feed), Some(row)) = (feed, FeedRow::decode(&value)) {
+            feed.note_loaded(row);
+        }
+    }
+    Ok(!feeds.is_empty())
 }
 
 /// The catalog document of a collection in this state.
@@ -372,7 +393,7 @@ fn decode_index(item: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Index>
 pub(crate) fn new_index(id: u64, spec: IndexSpec, filters: &dyn FilterCompiler) -> Result<Index> {
     let compile = |filter| filters.compile(filter, spec.collation());
     let filter = spec.partial_filter().map(compile).transpose()?;
-    let feed = spec.is_log_fed().then(Box::default);
+    let feed = spec.is_log_fed().then(Arc::default);
     Ok(Index { id, spec, filter, runtime: Arc::new(IndexRuntime { feed, ..Default::default() }) })
 }
 

@@ -150,6 +150,7 @@ impl Store {
             return Err(Error::new(ErrorCode::ConflictingOperationInProgress, text));
         }
         let made_state = made.change_state()?;
+        self.inherit_search(source, made)?;
         self.give_name(made, &made_state, &source.namespace(), Some((source, &state)))?;
         Ok(true)
     }

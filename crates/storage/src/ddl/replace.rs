@@ -179,6 +179,9 @@ impl Store {
         if let Some((target, state)) = target {
             check_no_build(target, &state.indexes)?;
         }
+        if let Some((target, _)) = target {
+            self.inherit_search(target, collection)?;
+        }
         self.give_name(collection, &state, becomes, target)?;
         let now = self.clock.monotonic_micros();
         state.policies().iter().for_each(|policy| policy.runtime.begin_ramp(now));

@@ -11,7 +11,7 @@ use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 
 use super::FeedJob;
 use super::reverse::Entries;
-use crate::catalog::FeedRow;
+use crate::catalog::{FeedRow, Index};
 use crate::index::keygen::KeySet;
 use crate::index::kinds::entry_keys;
 use crate::record::error::from_kv;
@@ -25,10 +25,27 @@ const UNIT_DOCUMENTS: usize = if cfg!(test) { 5 } else { 256 };
 
 impl FeedJob<'_> {
     /// Brings the entries of these documents up to date. The last transaction also writes the row.
-    pub(super) fn apply(&self, ids: &[IdKey], row: Option<FeedRow>) -> Result<()> {
+    pub(super) fn apply_entries(
+        &self,
+        index: &Index,
+        ids: &[IdKey],
+        row: Option<FeedRow>,
+    ) -> Result<()> {
+        EntriesJob { job: self, index }.apply(ids, row)
+    }
+}
+
+/// A step of an index whose entries are in the byte store.
+struct EntriesJob<'j> {
+    job: &'j FeedJob<'j>,
+    index: &'j Index,
+}
+
+impl EntriesJob<'_> {
+    fn apply(&self, ids: &[IdKey], row: Option<FeedRow>) -> Result<()> {
         let mut units = ids.chunks(UNIT_DOCUMENTS).peekable();
         while let Some(unit) = units.next() {
-            self.op.check()?;
+            self.job.op.check()?;
             let last = units.peek().is_none();
             self.transact(|txn| {
                 unit.iter().try_for_each(|id| self.apply_one(txn, id))?;
@@ -39,7 +56,7 @@ impl FeedJob<'_> {
             if ids.is_empty() {
                 self.transact(|txn| self.put_row(txn, Some(row)))?;
             }
-            self.feed.note_row(row);
+            self.job.feed.note_row(row);
         }
         Ok(())
     }
@@ -56,13 +73,13 @@ impl FeedJob<'_> {
         let mut tries = 0;
         loop {
             let attempt = {
-                let _state = self.collection.read_state()?;
-                self.store.check_fed(self.collection, self.index)?;
+                let _state = self.job.collection.read_state()?;
+                self.job.store.check_fed(self.job.collection, self.index)?;
                 self.try_transact(&mut body)
             };
             match attempt {
                 Err(error) if tries < most_tries(&error) => {
-                    self.op.check()?;
+                    self.job.op.check()?;
                     tries += 1;
                     back_off(tries);
                 }
@@ -72,10 +89,10 @@ impl FeedJob<'_> {
     }
 
     fn try_transact(&self, body: &mut impl FnMut(&mut dyn Txn) -> Result<()>) -> Result<()> {
-        let mut txn = self.store.engine().begin(TxnOptions::default()).map_err(from_kv)?;
+        let mut txn = self.job.store.engine().begin(TxnOptions::default()).map_err(from_kv)?;
         body(&mut *txn)?;
         txn.commit().map_err(from_kv)?;
-        self.store.note_commit();
+        self.job.store.note_commit();
         Ok(())
     }
 
@@ -122,7 +139,7 @@ impl FeedJob<'_> {
     fn present(&self, txn: &dyn Txn, id: &IdKey) -> Result<Option<Entries>> {
         let Some(record_key) = self.locate(txn, id)? else { return Ok(None) };
         let mut keys = KeySet::default();
-        let key = prefixed(self.collection.id(), &record_key);
+        let key = prefixed(self.job.collection.id(), &record_key);
         txn.get(Keyspace::Record, &key, &mut |value| {
             let made = decode_stored(value).and_then(|record| self.keys_of(record, &mut keys));
             if let Err(error) = made {
@@ -144,7 +161,7 @@ impl FeedJob<'_> {
 
     /// The key of the record with this `_id`.
     fn locate(&self, txn: &dyn Txn, id: &IdKey) -> Result<Option<RecordKey>> {
-        let Some(id_index) = self.collection.id_index_id() else { return Ok(Some(id.clone())) };
+        let Some(id_index) = self.job.collection.id_index_id() else { return Ok(Some(id.clone())) };
         let mut found = None;
         let see = &mut |value: &[u8]| {
             found = decode_unique_value(value).map(|(record_key, _)| record_key.to_vec());

@@ -1,4 +1,5 @@
-//! Log-fed indexes: their entries are brought forward from the operation log, after the writes.
+//! Indexes that follow the operation log, after the writes: log-fed indexes, whose entries are in
+//! the byte store, and search indexes, whose files belong to a higher layer (`files`).
 //!
 //! 1. [`Store::feed`] brings the log-fed indexes of a collection forward by one step. The follower
 //!    of the layer above calls it while [`Store::wait_for_feed`] reports work.
@@ -14,6 +15,7 @@
 //! `README.md` in this folder has an example.
 
 mod apply;
+mod files;
 mod fill;
 mod follow;
 mod retention;
@@ -26,8 +28,10 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_work::{OpCtx, current};
 
 use crate::Store;
-use crate::catalog::{Collection, Feed, Index};
-use crate::record::RecordKey;
+use crate::catalog::{Collection, Feed, FeedRow, Index, SearchVersion};
+use crate::record::{IdKey, RecordKey};
+
+pub use files::{FedDocument, FeedFiles};
 
 /// What a step has left to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +88,8 @@ impl Store {
         op.check()?;
         self.check_fed(collection, index)?;
         feed.begin_watch(&self.oplog, collection);
-        let job = FeedJob { store: self, op, collection, index, feed };
-        match feed.row().is_some_and(|row| row.filled) {
-            false => job.fill(&mut turn),
-            true => job.follow(),
-        }
+        let target = Target::Entries(index);
+        FeedJob { store: self, op, collection, target, feed }.run(&mut turn)
     }
 
     /// Checks that an index may be written.
@@ -104,8 +105,35 @@ struct FeedJob<'j> {
     store: &'j Store,
     op: &'j OpCtx,
     collection: &'j Collection,
-    index: &'j Index,
+    target: Target<'j>,
     feed: &'j Feed,
+}
+
+/// The index that a step brings forward.
+#[derive(Clone, Copy)]
+enum Target<'j> {
+    /// A log-fed index, whose entries are in the byte store.
+    Entries(&'j Index),
+    /// A search index, whose files belong to a higher layer.
+    Files(&'j SearchVersion, &'j dyn FeedFiles),
+}
+
+impl FeedJob<'_> {
+    /// Runs the step.
+    fn run(&self, filled_to: &mut FilledTo) -> Result<FeedStep> {
+        match self.feed.row().is_some_and(|row| row.filled) {
+            false => self.fill(filled_to),
+            true => self.follow(),
+        }
+    }
+
+    /// Brings these documents up to date, and then notes the row.
+    fn apply(&self, ids: &[IdKey], row: Option<FeedRow>) -> Result<()> {
+        match self.target {
+            Target::Entries(index) => self.apply_entries(index, ids, row),
+            Target::Files(version, files) => self.apply_to_files(version, files, ids, row),
+        }
+    }
 }
 
 /// The last record that was indexed, while an index is being filled.

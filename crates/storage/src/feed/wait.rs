@@ -11,8 +11,8 @@ use crate::catalog::{Collection, Index};
 
 /// The shortest and the longest time between two checks of a waiting reader. The position of an
 /// index is notified, the timestamp of a commit elsewhere that is under way is not.
-const SHORTEST_CHECK: Duration = Duration::from_micros(200);
-const LONGEST_CHECK: Duration = Duration::from_millis(50);
+pub(super) const SHORTEST_CHECK: Duration = Duration::from_micros(200);
+pub(super) const LONGEST_CHECK: Duration = Duration::from_millis(50);
 
 impl Store {
     /// Waits until a log-fed index has every write that was acknowledged before this call. A
@@ -38,11 +38,11 @@ impl Store {
         }
     }
 
-    /// Waits until [`Store::feed`] has something to do for this collection.
+    /// Waits until [`Store::feed`] or [`Store::feed_search`] has something to do for this
+    /// collection.
     pub async fn wait_for_feed(&self, collection: &Collection) {
         let mut slowest = None;
-        for index in collection.log_fed() {
-            let Some(feed) = index.feed() else { continue };
+        for feed in collection.followed() {
             match (feed.row().filter(|row| row.filled), feed.watch()) {
                 (Some(row), Some(watch)) => {
                     let slower =

@@ -19,7 +19,7 @@ use crate::record::error::from_kv;
 use crate::record::layout::{
     ObjectKey, decode_record, decode_stored, decode_unique_value, object_subrange,
 };
-use crate::record::{Moment, Record};
+use crate::record::{IdKey, Moment, Record, RecordKey};
 
 mod by_id;
 mod history;
@@ -218,6 +218,25 @@ impl Snapshot {
             })
             .map_err(from_kv)?;
         seen.map(|()| found)
+    }
+
+    /// The key of the record whose `_id` has this ordered key, hidden or not; `None` if there is no
+    /// such record. If records are clustered by `_id`, the record need not exist.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn locate_stored(
+        &self,
+        collection: &Collection,
+        id_key: &IdKey,
+    ) -> Result<Option<RecordKey>> {
+        let Some(id_index) = collection.id_index_id() else { return Ok(Some(id_key.clone())) };
+        let mut found = None;
+        let see = &mut |value: &[u8]| {
+            found = decode_unique_value(value).map(|(record_key, _)| record_key.to_vec());
+        };
+        self.txn.get(Keyspace::Index, &ObjectKey::new(id_index, id_key), see).map_err(from_kv)?;
+        Ok(found)
     }
 
     /// Whether there is a record with this key, hidden or not.

@@ -310,6 +310,11 @@ pub(crate) mod catalog_key {
         with_id(b'p', id)
     }
 
+    /// The search indexes of a collection.
+    pub(crate) fn search(id: u64) -> Vec<u8> {
+        with_id(b's', id)
+    }
+
     pub(crate) fn dropped(id: u64) -> Vec<u8> {
         with_id(b'd', id)
     }

@@ -108,8 +108,8 @@ impl Writer {
         drop(txn);
         let feeds = self.feeds_to_store(last);
         self.change_begun(|txn, oplog| {
-            for (index, row) in &feeds {
-                let key = catalog_key::feed(index.id());
+            for (fed, row) in &feeds {
+                let key = catalog_key::feed(fed.id);
                 txn.put(Keyspace::Catalog, &key, &row.encode(), Guard::Checked).map_err(from_kv)?;
             }
             for key in &gone {

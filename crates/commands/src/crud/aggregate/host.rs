@@ -19,6 +19,7 @@ use crate::diagnostics::coll_stats::{
 use crate::diagnostics::current_op::{CurrentOpOptions, OperationOwner, current_ops};
 use crate::diagnostics::index_stats::index_stats;
 use crate::diagnostics::query_stats::query_stats;
+use crate::diagnostics::search_indexes::listed;
 use crate::request::Fields;
 
 /// The subject of a stage that reads no documents.
@@ -126,6 +127,13 @@ impl Host for ServerHost<'_, '_> {
             Described::Nothing => catalog(self.ctx),
             Described::Documents(collection) => Ok(vec![catalog_entry(self.ctx, collection)]),
             Described::Measurements(_) | Described::View(_) | Described::Log => Ok(Vec::new()),
+        }
+    }
+
+    fn search_indexes(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        match self.described.collection() {
+            Some(collection) => listed(self.ctx, collection, options),
+            None => Ok(Vec::new()),
         }
     }
 

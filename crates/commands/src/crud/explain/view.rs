@@ -48,7 +48,6 @@ pub(super) fn distinct(fields: &Fields<'_>, view: &ResolvedView) -> Result<Stage
 
 /// The stages of `aggregate`.
 pub(super) fn aggregate(fields: &Fields<'_>, view: &ResolvedView) -> Result<Stages> {
-    let mut stages = Stages::new(view);
-    stages.push_all(fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?);
-    Ok(stages)
+    let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
+    Ok(Stages::over(view, pipeline))
 }

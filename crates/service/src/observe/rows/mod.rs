@@ -5,6 +5,7 @@ mod counted;
 mod engine;
 mod policies;
 mod process;
+mod search;
 mod storage;
 mod work;
 
@@ -15,6 +16,7 @@ pub fn figures() -> impl Iterator<Item = &'static Figure> {
     [
         work::ROWS,
         storage::ROWS,
+        search::ROWS,
         engine::ROWS,
         process::ROWS,
         counted::ROWS,

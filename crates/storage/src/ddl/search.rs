@@ -1,0 +1,274 @@
+//! Changes of search indexes: create, update, drop. The caller has checked the definitions.
+//!
+//! The changes are not in the operation log: like the reference, replicas and restores of the log
+//! do not get search indexes by it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_value::DocBuf;
+use mayfly_value::bson::oid::ObjectId;
+
+use crate::Store;
+use crate::catalog::{
+    Collection, Definition, SearchIndex, SearchIndexes, SearchVersion, encode_search,
+};
+use crate::isolation::ReadView;
+use crate::record::error::from_kv;
+use crate::record::layout::catalog_key;
+use crate::record::storable::check_bytes;
+
+/// A search index that is to be created.
+pub struct NewSearchIndex {
+    /// The name, unique in the collection.
+    pub name: String,
+    /// The type, `search` or `vectorSearch`.
+    pub kind: String,
+    /// The definition, which the caller has checked.
+    pub definition: DocBuf,
+}
+
+/// Selects a search index of a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchSelector<'s> {
+    /// By the id that clients see.
+    Id(&'s str),
+    /// By its name.
+    Name(&'s str),
+}
+
+impl SearchSelector<'_> {
+    /// Whether it selects this index.
+    pub fn selects(self, index: &SearchIndex) -> bool {
+        match self {
+            SearchSelector::Id(id) => index.id == id,
+            SearchSelector::Name(name) => index.name == name,
+        }
+    }
+
+    fn not_found(self) -> Error {
+        let text = match self {
+            SearchSelector::Id(id) => format!("search index not found with id [{id}]"),
+            SearchSelector::Name(name) => format!("search index not found with name [{name}]"),
+        };
+        Error::new(ErrorCode::IndexNotFound, text)
+    }
+}
+
+/// Writes the row of a collection's search indexes.
+pub(super) fn put_search(
+    txn: &mut dyn Txn,
+    collection: &Collection,
+    list: &[Arc<SearchIndex>],
+) -> Result<()> {
+    let key = catalog_key::search(collection.id());
+    if list.is_empty() {
+        return txn.delete(Keyspace::Catalog, &key, Guard::Checked).map_err(from_kv);
+    }
+    let row = encode_search(list);
+    check_bytes(row.as_doc())?;
+    txn.put(Keyspace::Catalog, &key, row.as_bytes(), Guard::Checked).map_err(from_kv)
+}
+
+/// Removes the rows of positions of versions.
+pub(super) fn delete_positions(
+    txn: &mut dyn Txn,
+    versions: impl IntoIterator<Item = Arc<SearchVersion>>,
+) -> Result<()> {
+    versions.into_iter().try_for_each(|version| {
+        let key = catalog_key::feed(version.file);
+        txn.delete(Keyspace::Catalog, &key, Guard::Checked).map_err(from_kv)
+    })
+}
+
+impl Store {
+    /// Creates search indexes. One that exists with the same type and definition stays as it is.
+    /// Returns the ids that clients see, in the order of the request.
+    ///
+    /// # Errors
+    /// 26 NamespaceNotFound; 68 IndexAlreadyExists for another definition, also within the request;
+    /// 166 on a view; errors of the engine.
+    pub fn create_search_indexes(
+        &self,
+        ns: &Namespace,
+        new: &[NewSearchIndex],
+    ) -> Result<Vec<String>> {
+        self.change_search(ns, |list| {
+            new.iter().map(|new| self.add_search_index(list, new)).collect()
+        })
+    }
+
+    fn add_search_index(
+        &self,
+        list: &mut Vec<Arc<SearchIndex>>,
+        new: &NewSearchIndex,
+    ) -> Result<String> {
+        if let Some(found) = list.iter().find(|index| index.name == new.name) {
+            let latest = found.latest().map(|version| &version.definition);
+            if found.kind == new.kind && latest == Some(&new.definition) {
+                return Ok(found.id.clone());
+            }
+            let text = format!(
+                "Index {} already exists with a different definition. Drop and recreate instead.",
+                new.name
+            );
+            return Err(Error::new(ErrorCode::IndexAlreadyExists, text));
+        }
+        let now_ms = self.clock.now_ms();
+        let id = ObjectId::from_bytes(mayfly_value::new_object_id(now_ms)).to_hex();
+        let version = SearchVersion::new(self.new_id()?, 0, now_ms, new.definition.clone());
+        let (name, kind) = (new.name.clone(), new.kind.clone());
+        let versions = vec![Arc::new(version)];
+        list.push(Arc::new(SearchIndex { id: id.clone(), name, kind, versions }));
+        Ok(id)
+    }
+
+    /// Replaces the definition of a search index. The present one serves searches until the new one
+    /// is ready.
+    ///
+    /// # Errors
+    /// 26 NamespaceNotFound, 27 IndexNotFound; errors of `check`, which gets the type of the index.
+    pub fn update_search_index(
+        &self,
+        ns: &Namespace,
+        selector: SearchSelector<'_>,
+        definition: &DocBuf,
+        check: impl Fn(&SearchIndex) -> Result<()>,
+    ) -> Result<()> {
+        self.change_search(ns, |list| {
+            let found = list.iter_mut().find(|index| selector.selects(index));
+            let found = found.ok_or_else(|| selector.not_found())?;
+            check(found)?;
+            let latest = found.latest();
+            if latest.is_some_and(|version| version.definition == *definition) {
+                return Ok(());
+            }
+            let number = latest.map_or(0, |version| version.number + 1);
+            let version =
+                SearchVersion::new(self.new_id()?, number, self.clock.now_ms(), definition.clone());
+            let mut changed = SearchIndex::clone(found);
+            changed.versions.retain(|version| {
+                found.serving().is_some_and(|serving| serving.file == version.file)
+            });
+            changed.versions.push(Arc::new(version));
+            *found = Arc::new(changed);
+            Ok(())
+        })
+    }
+
+    /// Drops a search index.
+    ///
+    /// # Errors
+    /// 26 NamespaceNotFound, 27 IndexNotFound; errors of the engine.
+    pub fn drop_search_index(&self, ns: &Namespace, selector: SearchSelector<'_>) -> Result<()> {
+        self.change_search(ns, |list| {
+            let before = list.len();
+            list.retain(|index| !selector.selects(index));
+            match list.len() < before {
+                true => Ok(()),
+                false => Err(selector.not_found()),
+            }
+        })
+    }
+
+    /// Notes that a version is ready. Older versions of its index are dropped.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn note_search_ready(
+        &self,
+        collection: &Collection,
+        version: &SearchVersion,
+    ) -> Result<()> {
+        let _changing = self.catalog.lock()?;
+        if collection.is_dropped() || version.is_dropped() || version.is_ready() {
+            return Ok(());
+        }
+        let mut list = Vec::clone(&collection.search.all());
+        for index in &mut list {
+            if index.versions.iter().any(|other| other.file == version.file) {
+                let mut changed = SearchIndex::clone(index);
+                changed.versions.retain(|other| other.number >= version.number);
+                *index = Arc::new(changed);
+            }
+        }
+        // The row is written with the mark.
+        version.ready.store(true, Ordering::Release);
+        let stored = self.install_search(collection, list);
+        if stored.is_err() {
+            version.ready.store(false, Ordering::Release);
+        }
+        stored
+    }
+
+    /// Changes the search indexes of a collection.
+    fn change_search<T>(
+        &self,
+        ns: &Namespace,
+        change: impl FnOnce(&mut Vec<Arc<SearchIndex>>) -> Result<T>,
+    ) -> Result<T> {
+        let _changing = self.catalog.lock()?;
+        let Some(collection) = self.catalog.get(ns) else {
+            self.check_no_view(&ReadView::now(), ns)?;
+            let text = format!("Collection '{ns}' does not exist.");
+            return Err(Error::new(ErrorCode::NamespaceNotFound, text));
+        };
+        let mut list = Vec::clone(&collection.search.all());
+        let result = change(&mut list)?;
+        // From now on the log's cuts and the follower look for indexes.
+        self.catalog.may_be_log_fed.store(true, Ordering::Release);
+        self.install_search(&collection, list)?;
+        Ok(result)
+    }
+
+    /// Writes and publishes search indexes. The caller holds the catalog's lock.
+    fn install_search(&self, collection: &Collection, list: Vec<Arc<SearchIndex>>) -> Result<()> {
+        let ns = collection.namespace();
+        // Plans and writes do not depend on search indexes; the follower waits for this change.
+        let _definition = self.definitions.changing(&ns, Definition::Building);
+        let kept = |version: &Arc<SearchVersion>| {
+            list.iter().any(|index| index.versions.iter().any(|it| it.file == version.file))
+        };
+        let gone: Vec<_> =
+            collection.search.versions().into_iter().filter(|it| !kept(it)).collect();
+        self.change(|txn, _| {
+            put_search(txn, collection, &list)?;
+            delete_positions(txn, gone.iter().cloned())
+        })?;
+        collection.search.install(list);
+        Ok(())
+    }
+
+    /// Gives a new collection the search indexes of the one that it will replace, with files of
+    /// their own. The caller holds the catalog's lock.
+    pub(super) fn inherit_search(&self, from: &Collection, to: &Collection) -> Result<()> {
+        if !from.search.are_there() {
+            return Ok(());
+        }
+        let inherited = |index: &Arc<SearchIndex>| {
+            let mut index = SearchIndex::clone(index);
+            if let Some(latest) = index.versions.pop() {
+                let (number, created_ms) = (latest.number, latest.created_ms);
+                let definition = latest.definition.clone();
+                let version = SearchVersion::new(self.new_id()?, number, created_ms, definition);
+                index.versions = vec![Arc::new(version)];
+            }
+            Ok(Arc::new(index))
+        };
+        let list = from.search.all().iter().map(inherited).collect::<Result<Vec<_>>>()?;
+        self.change(|txn, _| put_search(txn, to, &list))?;
+        to.search.install(list);
+        Ok(())
+    }
+}
+
+/// Removes the rows of a collection that is dropped.
+pub(super) fn put_search_gone(txn: &mut dyn Txn, indexes: &SearchIndexes, id: u64) -> Result<()> {
+    if !indexes.are_there() {
+        return Ok(());
+    }
+    txn.delete(Keyspace::Catalog, &catalog_key::search(id), Guard::Checked).map_err(from_kv)?;
+    delete_positions(txn, indexes.versions())
+}
