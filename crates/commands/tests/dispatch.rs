@@ -108,8 +108,8 @@ fn unknown_missing_and_misplaced_commands() {
         "no such command: 'getFreeMonitoringStatus'",
     );
     server.fails(doc! {"ISMASTER": 1}, 59, "no such command: 'ISMASTER'");
-    let text = "the command 'createSearchIndexes' is not implemented yet";
-    server.fails(doc! {"createSearchIndexes": 1}, 238, text);
+    let text = "the command 'moveChunk' is not implemented yet";
+    server.fails(doc! {"moveChunk": 1}, 238, text);
     let text = "getLog may only be run against the admin database.";
     server.fails(doc! {"getLog": "*", "$db": "test"}, 13, text);
     server.fails(doc! {"replSetFreeze": 0}, 76, "not running with --replSet");

@@ -144,6 +144,11 @@ pub(crate) const ROWS: &[Command] = &[
     Command::missing("logApplicationMessage", "<=2.6"),
     Command::missing("getAuditConfig", "5.0"),
     Command::missing("setAuditConfig", "5.0"),
+    // search
+    Command::missing("createSearchIndexes", "7.0 (6.0.7)"),
+    Command::missing("updateSearchIndex", "7.0 (6.0.7)"),
+    Command::missing("dropSearchIndex", "7.0 (6.0.7)"),
+    Command::missing("listSearchIndexes", "7.0"),
     // tools
     Command::missing("_mergeAuthzCollections", "<=2.6"),
     Command::missing("configureFailPoint", "<=2.6"),

@@ -164,9 +164,9 @@ impl Feed {
         (position > 0).then_some(FeedRow { position, filled })
     }
 
-    /// Waits until the position moves, or until this time has passed.
-    pub(crate) fn wait(&self, longest: Duration) {
-        self.moved.wait_for(&mut self.moving.lock(), longest);
+    /// Waits until the position moves, or until this time has passed. Returns whether it has passed.
+    pub(crate) fn wait(&self, longest: Duration) -> bool {
+        self.moved.wait_for(&mut self.moving.lock(), longest).timed_out()
     }
 
     /// Watches the entries about a collection, before the caller reads the log.

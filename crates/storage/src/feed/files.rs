@@ -139,7 +139,8 @@ impl Store {
         let feed = &*version.feed;
         let needed = self.oplog.clock.last();
         let end = self.clock.monotonic_micros().saturating_add(longest.as_micros() as i64);
-        let mut pause = SHORTEST_CHECK;
+        // The clock of a test may stand still.
+        let (mut pause, mut waited) = (SHORTEST_CHECK, Duration::ZERO);
         loop {
             op.check()?;
             self.check_open()?;
@@ -148,10 +149,12 @@ impl Store {
             if feed.reached(&self.oplog, collection).is_some_and(|reached| reached >= needed) {
                 return Ok(true);
             }
-            if self.clock.monotonic_micros() >= end {
+            if waited >= longest || self.clock.monotonic_micros() >= end {
                 return Ok(false);
             }
-            current::wait(|| feed.wait(pause));
+            if current::wait(|| feed.wait(pause)) {
+                waited += pause;
+            }
             pause = (2 * pause).min(LONGEST_CHECK);
         }
     }

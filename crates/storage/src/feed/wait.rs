@@ -33,7 +33,7 @@ impl Store {
             if feed.reached(&self.oplog, collection).is_some_and(|reached| reached >= needed) {
                 return Ok(());
             }
-            current::wait(|| feed.wait(longest));
+            let _ = current::wait(|| feed.wait(longest));
             longest = (2 * longest).min(LONGEST_CHECK);
         }
     }

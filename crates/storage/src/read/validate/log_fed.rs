@@ -43,7 +43,7 @@ impl Core {
             drop(state);
             op.check()?;
             if let Some(feed) = first.feed() {
-                current::wait(|| feed.wait(BETWEEN));
+                let _ = current::wait(|| feed.wait(BETWEEN));
             }
         }
     }

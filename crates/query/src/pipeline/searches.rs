@@ -1,0 +1,51 @@
+//! The rows of stages that read search indexes.
+
+use mayfly_auth::Action;
+
+use super::row::{ParseStage, StageRow, row, source as of_source};
+use crate::language::metadata::{SEARCH_SCORE, VECTOR_SEARCH_SCORE};
+use crate::stage::{Needs, SearchKind, search, source};
+
+/// The row of a search.
+const fn searching(
+    (name, help, since): (&'static str, &'static str, &'static str),
+    parse: ParseStage,
+) -> StageRow {
+    row((name, help, since, Needs::Input), parse).search().unstable()
+}
+
+pub(super) const SEARCH: StageRow = searching(
+    ("$search", "Gives documents that a full-text search finds, best first", "4.2"),
+    |value, context| search::parse(SearchKind::Search, value, context),
+)
+.ranked(SEARCH_SCORE);
+
+pub(super) const SEARCH_BETA: StageRow =
+    searching(("$searchBeta", "The former name of $search", "4.2"), |value, context| {
+        search::parse(SearchKind::Search, value, context)
+    })
+    .ranked(SEARCH_SCORE);
+
+pub(super) const SEARCH_META: StageRow = searching(
+    ("$searchMeta", "Gives the number of documents that a search finds", "4.4"),
+    |value, context| search::parse(SearchKind::Meta, value, context),
+);
+
+pub(super) const VECTOR_SEARCH: StageRow = searching(
+    ("$vectorSearch", "Gives documents whose vectors are nearest, best first", "7.0.2"),
+    |value, context| search::parse(SearchKind::Vector, value, context),
+)
+.ranked(VECTOR_SEARCH_SCORE);
+
+pub(super) const LIST_SEARCH_INDEXES: StageRow = of_source(
+    (
+        "$listSearchIndexes",
+        "Lists the search indexes of the collection",
+        "7.0",
+        Needs::Collection(Action::ListSearchIndexes),
+    ),
+    source::list_search_indexes,
+)
+.options(source::LIST_SEARCH_INDEXES)
+.unstable()
+.not_in_transactions();
