@@ -21,6 +21,7 @@ mod merge;
 mod plan;
 mod search;
 mod search_text;
+mod search_vectors;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,7 @@ pub use search::{Cursor, Hit, Page};
 
 use crate::fields::FieldTable;
 use crate::filter::BitSet;
-use crate::limits::{MAX_BYTES_IN_MEMORY, MAX_DOCUMENTS_IN_MEMORY};
+use crate::limits::{MAX_BYTES_IN_MEMORY, MAX_DOCUMENTS_IN_MEMORY, MIN_VECTORS_OF_GRAPH};
 use crate::{Definition, IndexKind};
 use commit_file::{CommitFile, SegmentEntry};
 use folder::Folder;
@@ -192,6 +193,8 @@ pub struct Index {
     table: Mutex<Arc<FieldTable>>,
     /// The number of the next file. Held by the one commit or merge that runs.
     work: Mutex<u64>,
+    /// The fewest vectors of a segment that get a graph.
+    graph_from: usize,
 }
 
 impl Index {
@@ -225,14 +228,16 @@ impl Index {
         }
         let (folder, state) = (Some(folder), RwLock::new(state));
         let table = Mutex::new(Arc::new(table));
-        Ok(Index { definition, folder, state, table, work: Mutex::new(next) })
+        let graph_from = MIN_VECTORS_OF_GRAPH;
+        Ok(Index { definition, folder, state, table, work: Mutex::new(next), graph_from })
     }
 
     /// An index without a folder. `commit` keeps its documents in memory.
     pub fn in_memory(definition: Arc<Definition>) -> Index {
         let table = Mutex::new(Arc::new(FieldTable::of(&definition)));
         let state = RwLock::new(State::new(definition.kind));
-        Index { definition, folder: None, state, table, work: Mutex::new(1) }
+        let graph_from = MIN_VECTORS_OF_GRAPH;
+        Index { definition, folder: None, state, table, work: Mutex::new(1), graph_from }
     }
 
     /// The fields that the index has now.

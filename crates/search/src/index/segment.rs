@@ -13,6 +13,7 @@ use crate::filter::column::{bytes_at, number_at};
 use crate::text::Postings;
 use crate::text::postings::{FILES, PostingsFiles};
 use crate::vector::ElementType;
+use crate::vector::graph::Graph;
 use crate::{Definition, IndexKind};
 
 /// A segment whose file is mapped into memory.
@@ -33,6 +34,8 @@ pub(super) struct Vectors<'a> {
     lengths: &'a [u8],
     /// Codes and steps, if the field is quantised.
     pub(super) codes: Option<(&'a [u8], &'a [u8])>,
+    /// The graph over the vectors, if the segment is large.
+    pub(super) graph: Option<Graph<'a>>,
     stride: usize,
 }
 
@@ -215,8 +218,15 @@ impl Segment {
         let codes = self.sections.get((SectionKind::Codes, name)).map(|_| {
             (self.section(SectionKind::Codes, name), self.section(SectionKind::CodeSteps, name))
         });
+        let ordinals = self.section(SectionKind::VectorOrdinals, name);
+        let graph = Graph::read(
+            self.section(SectionKind::GraphLinks, name),
+            self.section(SectionKind::GraphUpper, name),
+            ordinals.len() / 4,
+        );
         Some(Vectors {
-            ordinals: self.section(SectionKind::VectorOrdinals, name),
+            graph,
+            ordinals,
             data: self.section(SectionKind::VectorData, name),
             lengths: self.section(SectionKind::VectorLengths, name),
             codes,

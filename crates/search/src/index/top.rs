@@ -99,13 +99,16 @@ impl Candidates {
         Candidates { size, heap: BinaryHeap::new(), threshold: 0 }
     }
 
+    /// Whether a place with this score can be among the best.
+    #[inline]
+    pub(super) fn may_add(&self, score: f32) -> bool {
+        score.max(0.0).to_bits() >= self.threshold
+    }
+
     /// Adds a place. Scores are not negative, so their bits have their order.
     #[inline]
     pub(super) fn add(&mut self, score: f32, place: usize) {
         let score = score.max(0.0).to_bits();
-        if score < self.threshold {
-            return;
-        }
         self.heap.push((std::cmp::Reverse(score), place as u32));
         if self.heap.len() > self.size {
             self.heap.pop();

@@ -1,6 +1,7 @@
 //! The life of an index; changes, commits, merges and searches at once.
 
 mod damage;
+mod graph;
 mod plain;
 mod text;
 
