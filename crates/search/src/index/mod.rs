@@ -11,21 +11,29 @@
 //! for writing. A search takes `state` for reading, compares the vectors in memory, and keeps
 //! references to the segments.
 
+mod best;
 mod commit_file;
+mod explain;
 mod extract;
+mod facets;
 mod file;
 mod folder;
 mod fresh;
+mod highlight;
 mod memory;
 mod merge;
 mod plan;
+mod score_details;
 mod search;
 mod search_text;
 mod search_vectors;
 mod segment;
+mod sorted;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod top;
+mod view;
 mod write;
 
 use std::path::Path;
@@ -35,6 +43,8 @@ use mayfly_base::Error;
 use mayfly_value::RawDoc;
 use parking_lot::{Mutex, RwLock};
 
+pub use highlight::{Highlight, HighlightText, TextKind};
+pub use score_details::ScoreDetails;
 pub use search::{Cursor, Hit, Page};
 
 use crate::fields::FieldTable;
@@ -327,6 +337,11 @@ impl Part {
             Arc::make_mut(&mut self.deleted).insert(ordinal);
             self.is_changed = true;
         }
+    }
+
+    /// The ordinal of the document with this record key, unless it was deleted.
+    fn find(&self, record_key: &[u8]) -> Option<usize> {
+        self.segment.find(record_key).filter(|ordinal| !self.deleted.contains(*ordinal))
     }
 
     fn entry(&self) -> SegmentEntry {

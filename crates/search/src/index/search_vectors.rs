@@ -6,18 +6,20 @@
 //! | with codes | a scan of the codes gives candidates |
 //! | others | a scan in full precision |
 //!
-//! Candidates are compared again in full precision, so scores are exact. A graph that compares codes
-//! compares them in the same way as a scan does.
+//! Candidates are compared again in full precision, so scores are exact.
 
 use mayfly_base::Result;
+use mayfly_value::DocBuf;
 
 use super::memory::Memory;
+use super::search::{Cursor, Hit, Page};
 use super::segment::{Segment, Vectors, float_at};
 use super::top::{Candidates, Top};
-use super::{Control, Cursor, Index, Page, Part};
+use super::{Control, Index, Part};
+use crate::Definition;
 use crate::definition::VectorField;
 use crate::filter::{BitSet, Condition};
-use crate::query::VectorQuery;
+use crate::query::{Query, VectorQuery};
 use crate::vector::codes::Codes;
 use crate::vector::graph::Graph;
 
@@ -62,40 +64,74 @@ impl Selection<'_> {
 impl Index {
     pub(super) fn search_vectors(
         &self,
+        query: &Query,
         vector: &VectorQuery,
         after: Option<&Cursor>,
         size: usize,
         control: &dyn Control,
     ) -> Result<Page> {
-        let fields = self.definition.vectors.iter().enumerate();
-        let Some(field) = fields.into_iter().find(|(_, field)| field.path == vector.path) else {
+        let Some(mut search) = Search::new(&self.definition, vector, after, size, control) else {
             return Ok(Page { hits: Vec::new(), next: None });
         };
-        let seen = after.map_or(0, |after| after.seen);
-        let needed = (seen + size).saturating_mul(OVERSAMPLING);
-        let candidates = vector.candidates.map(|candidates| candidates.max(needed));
-        let top = Top::new(size, after);
-        let mut search = Search { query: vector, field, control, candidates, top };
+        let is_stored = query.returns_stored_source();
         control.check()?;
+        let mut newest = Vec::new();
         let parts = {
             let state = self.state.read();
             search.scan_memory(&state.memory);
+            if is_stored {
+                // The documents may leave the memory before they are read.
+                let document = |key: &[u8]| state.memory.get(key).cloned();
+                newest.extend(
+                    search.top.keys().filter_map(|key| Some((key.to_vec(), document(key)?))),
+                );
+            }
             state.parts.clone()
         };
         for part in &parts {
-            search.scan_part(part)?;
+            search.scan_part(part, None)?;
         }
-        let hits = search.top.into_hits();
-        let next = hits.last().filter(|_| hits.len() == size).map(|last| Cursor {
-            score: last.score,
-            record_key: last.record_key.clone(),
-            seen: seen + hits.len(),
-        });
-        Ok(Page { hits, next })
+        let mut hits = search.top.into_hits();
+        if is_stored {
+            for hit in &mut hits {
+                let newest = newest.iter().find(|newest| newest.0 == hit.record_key);
+                hit.stored_source = match newest {
+                    Some((_, document)) => document.source.clone(),
+                    None => stored_in(&parts, &hit.record_key),
+                };
+            }
+        }
+        Ok(Page::new(hits, after, size))
     }
 }
 
-impl Search<'_> {
+/// The stored fields of a document in segments.
+pub(super) fn stored_in(parts: &[Part], record_key: &[u8]) -> Option<DocBuf> {
+    parts.iter().find_map(|part| part.segment.stored(part.find(record_key)?))
+}
+
+impl<'s> Search<'s> {
+    /// A search for the best `size` documents; `None`: the index has no such vectors.
+    pub(super) fn new(
+        definition: &'s Definition,
+        query: &'s VectorQuery,
+        after: Option<&'s Cursor>,
+        size: usize,
+        control: &'s dyn Control,
+    ) -> Option<Search<'s>> {
+        let mut fields = definition.vectors.iter().enumerate();
+        let field = fields.find(|(_, field)| field.path == query.path)?;
+        let needed = after.map_or(0, |after| after.seen).saturating_add(size);
+        let needed = needed.saturating_mul(OVERSAMPLING);
+        let candidates = query.candidates.map(|candidates| candidates.max(needed));
+        Some(Search { query, field, control, candidates, top: Top::new(size, after) })
+    }
+
+    /// The hits, the best one first.
+    pub(super) fn into_hits(self) -> Vec<Hit> {
+        self.top.into_hits()
+    }
+
     fn scan_memory(&mut self, memory: &Memory) {
         for (key, document) in memory.iter() {
             let element = self.query.probe.vector.element;
@@ -110,19 +146,21 @@ impl Search<'_> {
         }
     }
 
-    fn scan_part(&mut self, part: &Part) -> Result<()> {
+    /// Searches a segment. `within`: only these documents, of which none is deleted.
+    pub(super) fn scan_part(&mut self, part: &Part, within: Option<BitSet>) -> Result<()> {
         let segment = &*part.segment;
         let (at, field) = self.field;
         let Some(vectors) = segment.vectors(at, field, self.query.probe.vector.element) else {
             return Ok(());
         };
-        let selection = match &self.query.filter {
-            Some(filter) => {
+        let selection = match (&self.query.filter, within) {
+            (_, Some(within)) => Selection::Set(within),
+            (Some(filter), None) => {
                 let mut selected = select(segment, filter);
                 selected.subtract(&part.deleted);
                 Selection::Set(selected)
             }
-            None => Selection::Except(&part.deleted),
+            (None, None) => Selection::Except(&part.deleted),
         };
         let count = match &selection {
             Selection::Except(deleted) => segment.len() - deleted.count(),

@@ -1,9 +1,11 @@
 //! A segment: documents with ordinals from 0. An index of the record keys finds the ordinal of a
 //! document.
 
+use mayfly_value::DocBuf;
 use tantivy::directory::OwnedBytes;
 
 use super::IndexError;
+use super::best::BestPlaces;
 use super::file::{SectionKind, Sections};
 use super::folder::{Folder, segment_name};
 use crate::definition::{Quantization, VectorField};
@@ -24,6 +26,7 @@ pub(super) struct Segment {
     documents: usize,
     table: FieldTable,
     postings: Option<Postings>,
+    pub(super) best: BestPlaces,
 }
 
 /// The vectors of one field and one type of elements in a segment.
@@ -62,7 +65,9 @@ impl Segment {
     ) -> Result<Segment, IndexError> {
         let sections = Sections::read(&bytes)?;
         let table = FieldTable::default();
-        let mut segment = Segment { number, bytes, sections, documents: 0, table, postings: None };
+        let best = BestPlaces::default();
+        let mut segment =
+            Segment { number, bytes, sections, documents: 0, table, postings: None, best };
         segment.documents = segment.section(SectionKind::Versions, 0).len() / 8;
         let unfit = || IndexError::Rebuild("a segment does not fit its definition".to_owned());
         let table = FieldTable::from_bytes(segment.section(SectionKind::FieldTable, 0));
@@ -192,6 +197,15 @@ impl Segment {
     pub(super) fn version(&self, ordinal: usize) -> i64 {
         let versions = self.section(SectionKind::Versions, 0).as_chunks::<8>().0;
         versions.get(ordinal).map_or(0, |bytes| i64::from_le_bytes(*bytes))
+    }
+
+    /// The stored fields of a document; `None`: the index keeps none.
+    pub(super) fn stored(&self, ordinal: usize) -> Option<DocBuf> {
+        let offsets = self.section(SectionKind::SourceOffsets, 0).as_chunks::<8>().0;
+        let offset = |at: usize| offsets.get(at).map(|bytes| u64::from_le_bytes(*bytes) as usize);
+        let range = offset(ordinal)?..offset(ordinal + 1)?;
+        let bytes = self.section(SectionKind::Sources, 0).get(range)?;
+        DocBuf::from_bytes(bytes.to_vec())
     }
 
     /// The values of a filter field; `None`: no document has one.

@@ -74,11 +74,24 @@ impl<'c> Top<'c> {
             }
             self.heap.pop();
         }
-        let hit = Hit { record_key: record_key.to_vec(), version_ms: version_ms(), score };
+        let hit = Hit {
+            record_key: record_key.to_vec(),
+            version_ms: version_ms(),
+            score,
+            stored_source: None,
+            score_details: None,
+            rank: Vec::new(),
+            order: 0,
+        };
         self.heap.push(Ranked(hit));
         if self.heap.len() == self.size {
             self.threshold = self.heap.peek().map_or(f32::NEG_INFINITY, |worst| worst.0.score);
         }
+    }
+
+    /// The record keys of the hits, in no order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.heap.iter().map(|ranked| ranked.0.record_key.as_slice())
     }
 
     /// The hits, the best one first.

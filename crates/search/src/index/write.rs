@@ -1,15 +1,18 @@
 //! Writes a segment from documents in memory, or from other segments.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+
+use mayfly_value::DocBuf;
 
 use super::IndexError;
 use super::Part;
 use super::file::{SectionKind, Writer};
 use super::memory::Taken;
 use super::segment::vector_section;
-use crate::definition::{IndexingMethod, Quantization, VectorField};
+use crate::definition::{IndexingMethod, Quantization, StoredSource, VectorField};
 use crate::fields::{FieldKind, FieldTable};
 use crate::limits::MAX_DOCUMENTS_IN_SEGMENT;
 use crate::text::analyze::Terms;
@@ -53,6 +56,14 @@ impl Source<'_> {
         match self {
             Source::Memory(taken) => taken[ordinal].1.version_ms,
             Source::Segment(part) => part.segment.version(ordinal),
+        }
+    }
+
+    /// The stored fields of a document.
+    fn stored(&self, ordinal: usize) -> Option<Cow<'_, DocBuf>> {
+        match self {
+            Source::Memory(taken) => taken[ordinal].1.source.as_ref().map(Cow::Borrowed),
+            Source::Segment(part) => part.segment.stored(ordinal).map(Cow::Owned),
         }
     }
 
@@ -127,6 +138,9 @@ pub(super) fn write_segment<W: Write>(
             order.write_values(&mut writer, number)?;
         }
     }
+    if definition.stored_source != StoredSource::None {
+        order.write_sources(&mut writer)?;
+    }
     writer.begin(SectionKind::FieldTable, 0)?;
     writer.put(&table.to_bytes())?;
     if definition.kind == IndexKind::Search {
@@ -166,6 +180,26 @@ impl<'s> Order<'s> {
         writer.begin(SectionKind::KeyOrder, 0)?;
         for ordinal in order {
             writer.put(&ordinal.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the stored fields. The offsets have 64 bits, since whole documents may be stored.
+    fn write_sources<W: Write>(&self, writer: &mut Writer<W>) -> Result<(), IndexError> {
+        let mut offsets = vec![0_u64];
+        writer.begin(SectionKind::Sources, 0)?;
+        for (at, (source, ordinal)) in self.documents.iter().enumerate() {
+            if at % BLOCK == 0 {
+                (self.check)()?;
+            }
+            let stored = self.sources[*source as usize].stored(*ordinal as usize);
+            let bytes = stored.as_ref().map_or(&[][..], |stored| stored.as_bytes());
+            writer.put(bytes)?;
+            offsets.push(offsets[at] + bytes.len() as u64);
+        }
+        writer.begin(SectionKind::SourceOffsets, 0)?;
+        for offset in offsets {
+            writer.put(&offset.to_le_bytes())?;
         }
         Ok(())
     }

@@ -87,7 +87,7 @@ impl<'a> Graph<'a> {
         let mut visited = Visited::new(self.len);
         visited.insert(nearest.place);
         let mut open = BinaryHeap::from([nearest]);
-        let mut best: BinaryHeap<Reverse<Scored>> = BinaryHeap::with_capacity(size + 1);
+        let mut best: BinaryHeap<Reverse<Scored>> = BinaryHeap::new();
         if accepts(nearest.place as usize) {
             best.push(Reverse(nearest));
         }
