@@ -16,5 +16,8 @@ mod text;
 mod vector;
 
 pub use definition::{Definition, IndexKind};
-pub use index::{Change, Control, Cursor, Hit, Index, IndexError, Page, Sizes, Unlimited};
+pub use index::{
+    Change, Control, Cursor, Highlight, HighlightText, Hit, Index, IndexError, Page, ScoreDetails,
+    Sizes, TextKind, Unlimited,
+};
 pub use query::Query;

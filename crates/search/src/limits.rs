@@ -26,3 +26,6 @@ pub const MAX_BYTES_IN_MEMORY: usize = 32 << 20;
 
 /// Most documents of one segment: ordinals are 32-bit numbers.
 pub const MAX_DOCUMENTS_IN_SEGMENT: usize = 1 << 30;
+
+/// The fewest vectors of a segment that get a graph. A scan of fewer ones is as fast.
+pub const MIN_VECTORS_OF_GRAPH: usize = 10_000;

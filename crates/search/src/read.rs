@@ -60,6 +60,11 @@ impl<'a> Fields<'a> {
         Some(field.1)
     }
 
+    /// A field of any type, which is not marked as read.
+    pub(crate) fn peek(&self, name: &str) -> Option<RawValue<'a>> {
+        self.fields.iter().find(|field| field.0 == name).map(|field| field.1)
+    }
+
     /// Whether the document has a field that is not null. The field is not marked as read.
     pub(crate) fn has(&self, name: &str) -> bool {
         let is_set = |value| !matches!(value, RawValue::Null | RawValue::Undefined);

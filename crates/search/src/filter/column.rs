@@ -62,9 +62,14 @@ impl<'a> Column<'a> {
 
     /// Adds the documents with this key.
     pub(crate) fn select_key(&self, key: &[u8], selected: &mut BitSet) {
+        self.each(key, |ordinal| selected.insert(ordinal as usize));
+    }
+
+    /// Visits the documents with this key.
+    pub(crate) fn each(&self, key: &[u8], visit: impl FnMut(u32)) {
         let at = self.lower_bound(key);
         if at < self.len() && self.key(at) == key {
-            self.list(at).for_each(|ordinal| selected.insert(ordinal as usize));
+            self.list(at).for_each(visit);
         }
     }
 

@@ -53,6 +53,13 @@ pub(super) enum SectionKind {
     PostingsCounts = 16,
     /// A file of postings, by its place in [`crate::text::postings::FILES`].
     PostingsFile = 17,
+    /// The two sections of a graph over vectors ([`crate::vector::graph`]).
+    GraphLinks = 18,
+    GraphUpper = 19,
+    /// Offsets of the stored fields, u64 each.
+    SourceOffsets = 20,
+    /// The stored fields of all documents, in the order of the ordinals.
+    Sources = 21,
 }
 
 /// The name of a section: its kind, and the field and element type that it belongs to.

@@ -82,7 +82,7 @@ impl Fresh {
             self.pending.clear();
             return Ok(());
         }
-        let shape = Shape { definition, table, scratch: None };
+        let shape = Shape { definition, table, scratch: None, graph_from: usize::MAX };
         let bytes = write_segment(Vec::new(), &shape, &[Source::Memory(&taken)], &|| Ok(()))?;
         let segment = Segment::read(0, OwnedBytes::new(bytes), definition)?;
         self.parts.truncate(kept);

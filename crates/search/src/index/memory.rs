@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mayfly_value::{RawDoc, paths};
+use mayfly_value::{DocBuf, RawDoc, paths};
 use parking_lot::Mutex;
 use tantivy::tokenizer::Token;
 
 use super::extract::extract;
+use super::stored::stored;
 use crate::fields::{Field, FieldTable};
 use crate::filter::Values;
 use crate::filter::value::keys_at;
@@ -27,6 +28,8 @@ pub(super) struct Document {
     pub(super) values: Values,
     /// The terms of each text field.
     pub(super) terms: Vec<(u16, Terms)>,
+    /// The fields that the index keeps.
+    pub(super) source: Option<DocBuf>,
 }
 
 impl Document {
@@ -35,7 +38,8 @@ impl Document {
         let values = self.values.values().flatten().map(|key| key.len() + 32);
         let terms = self.terms.iter().flat_map(|(_, terms)| &terms.tokens);
         let terms = terms.map(|token| token.text.len() + std::mem::size_of::<Token>());
-        64 + vectors.sum::<usize>() + values.sum::<usize>() + terms.sum::<usize>()
+        let source = self.source.as_ref().map_or(0, |source| source.as_bytes().len());
+        64 + source + vectors.sum::<usize>() + values.sum::<usize>() + terms.sum::<usize>()
     }
 
     /// The bytes and the length of the vector of a field, if it has one of this type.
@@ -93,7 +97,8 @@ pub(super) fn read(
             }
         }
     }
-    Some(Document { version_ms, vectors, values, terms })
+    let source = stored(document, &definition.stored_source);
+    Some(Document { version_ms, vectors, values, terms, source })
 }
 
 /// The number of a field. The table is copied when it grows while a search or a commit uses it.

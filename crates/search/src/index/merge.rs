@@ -61,7 +61,12 @@ impl Index {
         *next += 1;
         let table = self.table();
         let scratch = folder.scratch(number)?;
-        let shape = Shape { definition: &self.definition, table: &table, scratch: Some(&scratch) };
+        let shape = Shape {
+            definition: &self.definition,
+            table: &table,
+            scratch: Some(&scratch),
+            graph_from: self.graph_from,
+        };
         let mut failure = None;
         let written = folder.write(&segment_name(number), |file| {
             write_segment(file, &shape, sources, check).map_err(|error| match error {

@@ -11,20 +11,29 @@
 //! for writing. A search takes `state` for reading, compares the vectors in memory, and keeps
 //! references to the segments.
 
+mod best;
 mod commit_file;
+mod explain;
 mod extract;
+mod facets;
 mod file;
 mod folder;
 mod fresh;
+mod highlight;
 mod memory;
 mod merge;
 mod plan;
+mod score_details;
 mod search;
 mod search_text;
+mod search_vectors;
 mod segment;
+mod sorted;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod top;
+mod view;
 mod write;
 
 use std::path::Path;
@@ -34,11 +43,13 @@ use mayfly_base::Error;
 use mayfly_value::RawDoc;
 use parking_lot::{Mutex, RwLock};
 
+pub use highlight::{Highlight, HighlightText, TextKind};
+pub use score_details::ScoreDetails;
 pub use search::{Cursor, Hit, Page};
 
 use crate::fields::FieldTable;
 use crate::filter::BitSet;
-use crate::limits::{MAX_BYTES_IN_MEMORY, MAX_DOCUMENTS_IN_MEMORY};
+use crate::limits::{MAX_BYTES_IN_MEMORY, MAX_DOCUMENTS_IN_MEMORY, MIN_VECTORS_OF_GRAPH};
 use crate::{Definition, IndexKind};
 use commit_file::{CommitFile, SegmentEntry};
 use folder::Folder;
@@ -192,6 +203,8 @@ pub struct Index {
     table: Mutex<Arc<FieldTable>>,
     /// The number of the next file. Held by the one commit or merge that runs.
     work: Mutex<u64>,
+    /// The fewest vectors of a segment that get a graph.
+    graph_from: usize,
 }
 
 impl Index {
@@ -225,14 +238,16 @@ impl Index {
         }
         let (folder, state) = (Some(folder), RwLock::new(state));
         let table = Mutex::new(Arc::new(table));
-        Ok(Index { definition, folder, state, table, work: Mutex::new(next) })
+        let graph_from = MIN_VECTORS_OF_GRAPH;
+        Ok(Index { definition, folder, state, table, work: Mutex::new(next), graph_from })
     }
 
     /// An index without a folder. `commit` keeps its documents in memory.
     pub fn in_memory(definition: Arc<Definition>) -> Index {
         let table = Mutex::new(Arc::new(FieldTable::of(&definition)));
         let state = RwLock::new(State::new(definition.kind));
-        Index { definition, folder: None, state, table, work: Mutex::new(1) }
+        let graph_from = MIN_VECTORS_OF_GRAPH;
+        Index { definition, folder: None, state, table, work: Mutex::new(1), graph_from }
     }
 
     /// The fields that the index has now.
@@ -322,6 +337,11 @@ impl Part {
             Arc::make_mut(&mut self.deleted).insert(ordinal);
             self.is_changed = true;
         }
+    }
+
+    /// The ordinal of the document with this record key, unless it was deleted.
+    fn find(&self, record_key: &[u8]) -> Option<usize> {
+        self.segment.find(record_key).filter(|ordinal| !self.deleted.contains(*ordinal))
     }
 
     fn entry(&self) -> SegmentEntry {

@@ -1,17 +1,11 @@
-//! Searches for vectors: over the part in memory and over all segments.
-//!
-//! A segment without codes is scanned in full precision. With codes, an approximate search scans
-//! the codes, and compares its candidates again in full precision.
+//! Searches: the pages of hits that a caller reads.
 
 use mayfly_base::Result;
+use mayfly_value::DocBuf;
 
-use super::segment::{Segment, Vectors, float_at};
-use super::top::{Candidates, Top};
-use super::{Control, Index, Part};
-use crate::definition::VectorField;
-use crate::filter::{BitSet, Condition};
-use crate::query::{Kind, Query, VectorQuery};
-use crate::vector::codes::Codes;
+use super::score_details::ScoreDetails;
+use super::{Control, Index};
+use crate::query::{Kind, Query, SortField, SortKey, token};
 
 /// A document that a search found.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,14 +14,46 @@ pub struct Hit {
     pub record_key: Vec<u8>,
     /// The time of the version that was found.
     pub version_ms: i64,
-    /// The score, greater for more similar vectors.
+    /// The score, greater for more similar vectors and for better matches.
     pub score: f32,
+    /// The fields that the index keeps, if the query returns them.
+    pub stored_source: Option<DocBuf>,
+    /// The explanation of the score, if the query asks for it.
+    pub score_details: Option<ScoreDetails>,
+    /// The rank of a search with a sort. Empty: hits are ranked by their scores.
+    pub(super) rank: Vec<u8>,
+    /// The checksum of the sort.
+    pub(super) order: u32,
 }
+
+impl Hit {
+    /// Makes the rank of a search with `searchBefore` that of the query's own order.
+    pub(super) fn turn_rank(&mut self, sort: &[SortField]) {
+        match sort.is_empty() {
+            true => self.rank.clear(),
+            false => self.rank.iter_mut().for_each(|byte| *byte = !*byte),
+        }
+    }
+
+    /// The token for `searchAfter` and `searchBefore` of a search with the same sort.
+    pub fn sequence_token(&self) -> String {
+        if !self.rank.is_empty() {
+            return token(self.order, &self.rank, &self.record_key);
+        }
+        let mut rank = Vec::new();
+        BY_SCORE.append_score(&mut rank, self.score);
+        token(self.order, &rank, &self.record_key)
+    }
+}
+
+/// The order of searches without a sort.
+const BY_SCORE: SortField = SortField { by: SortKey::Score, is_descending: true };
 
 /// The end of a page: what is needed to find the next one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cursor {
     pub(super) score: f32,
+    pub(super) rank: Vec<u8>,
     pub(super) record_key: Vec<u8>,
     /// The number of hits up to here.
     pub(super) seen: usize,
@@ -42,28 +68,25 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// Vectors between two calls of [`Control::check`].
-const BLOCK: usize = 1_024;
-
-/// The number of candidates, as a multiple of the hits that a search needs.
-const OVERSAMPLING: usize = 3;
-
-/// A search on its way through the parts of an index.
-struct Search<'s> {
-    query: &'s VectorQuery,
-    /// The place of the field in the definition, and the field.
-    field: (usize, &'s VectorField),
-    control: &'s dyn Control,
-    /// The candidates of each segment; `None`: vectors are compared in full precision.
-    candidates: Option<usize>,
-    top: Top<'s>,
+impl Page {
+    /// A page of at most `size` hits after a cursor.
+    pub(super) fn new(hits: Vec<Hit>, after: Option<&Cursor>, size: usize) -> Page {
+        let seen = after.map_or(0, |after| after.seen) + hits.len();
+        let next = hits.last().filter(|_| hits.len() == size).map(|last| Cursor {
+            score: last.score,
+            rank: last.rank.clone(),
+            record_key: last.record_key.clone(),
+            seen,
+        });
+        Page { hits, next }
+    }
 }
 
 impl Index {
     /// The best hits of a query after a cursor, at most `size`.
     ///
     /// # Errors
-    /// Errors of [`Control::check`].
+    /// Errors of [`Control::check`], and code 8 for a pattern that needs too much work.
     pub fn search(
         &self,
         query: &Query,
@@ -72,148 +95,8 @@ impl Index {
         control: &dyn Control,
     ) -> Result<Page> {
         match &query.kind {
-            Kind::Vector(vector) => self.search_vectors(vector, after, size, control),
-            Kind::Search(node) => self.search_text(node, after, size, control),
+            Kind::Vector(vector) => self.search_vectors(query, vector, after, size, control),
+            Kind::Search(search) => self.search_text(query, search, after, size, control),
         }
     }
-
-    fn search_vectors(
-        &self,
-        vector: &VectorQuery,
-        after: Option<&Cursor>,
-        size: usize,
-        control: &dyn Control,
-    ) -> Result<Page> {
-        let fields = self.definition.vectors.iter().enumerate();
-        let Some(field) = fields.into_iter().find(|(_, field)| field.path == vector.path) else {
-            return Ok(Page { hits: Vec::new(), next: None });
-        };
-        let seen = after.map_or(0, |after| after.seen);
-        let needed = (seen + size).saturating_mul(OVERSAMPLING);
-        let candidates = vector.candidates.map(|candidates| candidates.max(needed));
-        let top = Top::new(size, after);
-        let mut search = Search { query: vector, field, control, candidates, top };
-        control.check()?;
-        let parts = {
-            let state = self.state.read();
-            search.scan_memory(&state.memory);
-            state.parts.clone()
-        };
-        for part in &parts {
-            search.scan_part(part)?;
-        }
-        let hits = search.top.into_hits();
-        let next = hits.last().filter(|_| hits.len() == size).map(|last| Cursor {
-            score: last.score,
-            record_key: last.record_key.clone(),
-            seen: seen + hits.len(),
-        });
-        Ok(Page { hits, next })
-    }
-}
-
-impl Search<'_> {
-    fn scan_memory(&mut self, memory: &super::memory::Memory) {
-        for (key, document) in memory.iter() {
-            let Some((data, length)) =
-                document.vector(self.field.0, self.query.probe.vector.element)
-            else {
-                continue;
-            };
-            let score = self.query.probe.score(data, length);
-            if self.top.may_add(score)
-                && self.query.filter.as_ref().is_none_or(|filter| filter.matches(&document.values))
-                && !self.control.is_hidden(key)
-            {
-                self.top.add(score, key, || document.version_ms);
-            }
-        }
-    }
-
-    fn scan_part(&mut self, part: &Part) -> Result<()> {
-        let segment = &*part.segment;
-        let (at, field) = self.field;
-        let Some(vectors) = segment.vectors(at, field, self.query.probe.vector.element) else {
-            return Ok(());
-        };
-        let selected = match &self.query.filter {
-            Some(filter) => {
-                let mut selected = select(segment, filter);
-                selected.subtract(&part.deleted);
-                selected
-            }
-            None => {
-                let mut selected = BitSet::new(segment.len());
-                selected.fill();
-                selected.subtract(&part.deleted);
-                selected
-            }
-        };
-        match (self.candidates, vectors.codes) {
-            // With few vectors, full precision costs no more than codes and a second comparison.
-            (Some(count), Some(codes)) if count * 2 < vectors.len() => {
-                let places = self.scan_codes(&vectors, codes, &selected, count)?;
-                self.compare(segment, &vectors, places.into_iter())
-            }
-            _ => {
-                let places =
-                    (0..vectors.len()).filter(|place| selected.contains(vectors.ordinal(*place)));
-                self.compare(segment, &vectors, places)
-            }
-        }
-    }
-
-    /// Compares the vectors at these places in full precision.
-    fn compare(
-        &mut self,
-        segment: &Segment,
-        vectors: &Vectors<'_>,
-        places: impl Iterator<Item = usize>,
-    ) -> Result<()> {
-        for (count, place) in places.enumerate() {
-            if count % BLOCK == 0 {
-                self.control.check()?;
-            }
-            let score = self.query.probe.score(vectors.data(place), vectors.length(place));
-            if !self.top.may_add(score) {
-                continue;
-            }
-            let ordinal = vectors.ordinal(place);
-            let key = segment.key(ordinal);
-            if !self.control.is_hidden(key) {
-                self.top.add(score, key, || segment.version(ordinal));
-            }
-        }
-        Ok(())
-    }
-
-    /// The places of the best vectors by their codes.
-    fn scan_codes(
-        &self,
-        vectors: &Vectors<'_>,
-        (codes, steps): (&[u8], &[u8]),
-        selected: &BitSet,
-        count: usize,
-    ) -> Result<Vec<usize>> {
-        let probe = &self.query.probe;
-        let own = Codes::of(&probe.floats);
-        let mut best = Candidates::new(count);
-        for (place, codes) in codes.chunks_exact(own.codes.len()).enumerate() {
-            if place % BLOCK == 0 {
-                self.control.check()?;
-            }
-            if selected.contains(vectors.ordinal(place)) {
-                let score = own.score(probe, codes, float_at(steps, place), vectors.length(place));
-                best.add(score, place);
-            }
-        }
-        Ok(best.into_places())
-    }
-}
-
-/// The documents of a segment that a filter selects.
-fn select(segment: &Segment, filter: &Condition) -> BitSet {
-    let fields = filter.fields();
-    let columns: Vec<_> = (0..fields).map(|field| segment.column(field)).collect();
-    filter.select(&columns, segment.len())
 }

@@ -1,72 +1,85 @@
-//! Searches of a `search` index: the query of each segment, and its best documents.
+//! Searches of a `search` index: the best documents of each segment, or the first ones of a sort.
 
-use std::sync::Arc;
+use mayfly_base::Result;
+use tantivy::query::Weight;
+use tantivy::{DocSet as _, TERMINATED};
 
-use mayfly_base::{Error, Result};
-use tantivy::query::{EnableScoring, Weight};
-use tantivy::{Index as SchemaIndex, ReloadPolicy, Searcher};
-
-use super::fresh::Fresh;
 use super::plan::{Planner, failed};
+use super::search::{Cursor, Hit, Page};
+use super::search_vectors::stored_in;
+use super::sorted::{KeyOrder, Ranker, SortedTop};
 use super::top::Top;
-use super::{Control, Cursor, Index, Page, Part};
-use crate::fields::FieldTable;
-use crate::query::{Kind, Node, Query};
-use crate::text::postings::schema;
+use super::view::{BLOCK, View};
+use super::{Control, Index, Part};
+use crate::query::{Kind, Pagination, Place, Query, SearchQuery, SortField, checksum, invert};
 
-/// Documents between two calls of [`Control::check`].
-const BLOCK: usize = 4_096;
+/// The order in which a search returns its hits.
+struct Order {
+    /// Empty: by score, the greatest first.
+    sort: Vec<SortField>,
+    keys: KeyOrder,
+    /// The start, if the query has a token.
+    start: Option<Cursor>,
+}
 
-impl Index {
-    /// The segments of the folder and of the memory, after all applied changes are in one.
-    fn all_parts(&self) -> Result<(Vec<Part>, Arc<FieldTable>)> {
-        let collect = |state: &super::State| {
-            let fresh = state.fresh.iter().flat_map(Fresh::parts);
-            state.parts.iter().chain(fresh).cloned().collect()
+impl Order {
+    fn of(search: &SearchQuery) -> Order {
+        let cursor = |place: &Place, rank: Vec<u8>| {
+            let score = SortField::greatest_score(&place.rank).unwrap_or(0.0);
+            Cursor { score, rank, record_key: place.record_key.clone(), seen: 0 }
         };
-        {
-            let state = self.state.read();
-            if !state.fresh.as_ref().is_some_and(Fresh::is_pending) {
-                return Ok((collect(&state), self.table()));
+        match &search.pagination {
+            None => Order { sort: search.sort.clone(), keys: KeyOrder::Ascending, start: None },
+            Some(Pagination::After(place)) => {
+                let rank = if search.sort.is_empty() { Vec::new() } else { place.rank.clone() };
+                let start = Some(cursor(place, rank));
+                Order { sort: search.sort.clone(), keys: KeyOrder::Ascending, start }
+            }
+            Some(Pagination::Before(place)) => {
+                let sort = match search.sort.as_slice() {
+                    [] => vec![SortField::LEAST_SCORE],
+                    sort => invert(sort),
+                };
+                // The rank of the opposite order has the opposite bytes.
+                let rank = place.rank.iter().map(|byte| !byte).collect();
+                Order { sort, keys: KeyOrder::Descending, start: Some(cursor(place, rank)) }
             }
         }
-        let mut state = self.state.write();
-        let table = self.table();
-        let super::State { fresh, memory, .. } = &mut *state;
-        if let Some(fresh) = fresh {
-            let written = fresh.write(memory, &self.definition, &table);
-            written.map_err(|error| Error::internal(error.to_string()))?;
-        }
-        Ok((collect(&state), table))
     }
+}
 
+impl Index {
     pub(super) fn search_text(
         &self,
-        node: &Node,
+        query: &Query,
+        search: &SearchQuery,
         after: Option<&Cursor>,
         size: usize,
         control: &dyn Control,
     ) -> Result<Page> {
-        let (parts, table) = self.all_parts()?;
-        let segments = parts.iter().map(|part| &*part.segment).collect();
-        let planner = Planner::new(&self.definition, &table, segments);
-        let searcher = searcher(&table)?;
-        let mut top = Top::new(size, after);
-        for part in &parts {
-            control.check()?;
-            let query = planner.build(node, &part.segment)?;
-            let weight =
-                query.weight(EnableScoring::enabled_from_searcher(&searcher)).map_err(failed)?;
-            collect(part, &*weight, &mut top, control)?;
+        let view = self.view()?;
+        let planner = view.planner(&self.definition, &search.node, control)?;
+        let order = Order::of(search);
+        let after = after.or(order.start.as_ref());
+        let mut hits = match order.sort.as_slice() {
+            [] => best(&view, &planner, search, after, size)?,
+            _ => first(&view, &planner, search, &order, after, size)?,
+        };
+        let checksum = checksum(&search.sort);
+        for hit in &mut hits {
+            hit.order = checksum;
+            if query.returns_stored_source() {
+                hit.stored_source = stored_in(&view.parts, &hit.record_key);
+            }
+            if search.explains_scores {
+                hit.score_details = Some(view.score_details(&planner, &search.node, hit)?);
+            }
         }
-        let hits = top.into_hits();
-        let seen = after.map_or(0, |after| after.seen) + hits.len();
-        let next = hits.last().filter(|_| hits.len() == size).map(|last| Cursor {
-            score: last.score,
-            record_key: last.record_key.clone(),
-            seen,
-        });
-        Ok(Page { hits, next })
+        let mut page = Page::new(hits, after, size);
+        if order.keys == KeyOrder::Descending {
+            page.hits.iter_mut().for_each(|hit| hit.turn_rank(&search.sort));
+        }
+        Ok(page)
     }
 
     /// The number of documents that a query of `$search` finds, without hidden ones, and at most
@@ -75,31 +88,43 @@ impl Index {
     /// # Errors
     /// Errors of [`Control::check`].
     pub fn count(&self, query: &Query, most: usize, control: &dyn Control) -> Result<usize> {
-        let Kind::Search(node) = &query.kind else { return Ok(0) };
-        let (parts, table) = self.all_parts()?;
-        let segments = parts.iter().map(|part| &*part.segment).collect();
-        let planner = Planner::new(&self.definition, &table, segments);
-        let searcher = searcher(&table)?;
+        let Kind::Search(search) = &query.kind else { return Ok(0) };
+        let view = self.view()?;
+        let planner = view.planner(&self.definition, &search.node, control)?;
         let mut count = 0;
-        for part in &parts {
-            let Some(postings) = part.segment.postings() else { continue };
-            let query = planner.build(node, &part.segment)?;
-            let scoring = EnableScoring::disabled_from_searcher(&searcher);
-            let weight = query.weight(scoring).map_err(failed)?;
-            let mut documents = weight.scorer(&postings.reader, 1.0).map_err(failed)?;
-            while documents.doc() != tantivy::TERMINATED && count < most {
-                let ordinal = documents.doc() as usize;
-                if ordinal.is_multiple_of(BLOCK) {
-                    control.check()?;
-                }
-                let is_counted = !part.deleted.contains(ordinal)
-                    && !control.is_hidden(part.segment.key(ordinal));
-                count += usize::from(is_counted);
-                documents.advance();
-            }
+        for part in &view.parts {
+            let matching = view.matching(&planner, &search.node, part)?;
+            count += visible(part, &matching, control).take(most - count).count();
         }
         Ok(count)
     }
+}
+
+/// The documents of a set that are not hidden.
+pub(super) fn visible<'v>(
+    part: &'v Part,
+    matching: &'v crate::filter::BitSet,
+    control: &'v dyn Control,
+) -> impl Iterator<Item = usize> + 'v {
+    let ordinals = std::iter::successors(matching.next(0), |ordinal| matching.next(ordinal + 1));
+    ordinals.filter(|ordinal| !control.is_hidden(part.segment.key(*ordinal)))
+}
+
+/// The hits with the greatest scores.
+fn best(
+    view: &View,
+    planner: &Planner<'_>,
+    search: &SearchQuery,
+    after: Option<&Cursor>,
+    size: usize,
+) -> Result<Vec<Hit>> {
+    let mut top = Top::new(size, after);
+    for part in &view.parts {
+        planner.control.check()?;
+        let weight = view.weight(planner, &search.node, part)?;
+        collect(part, &*weight, &mut top, planner.control)?;
+    }
+    Ok(top.into_hits())
 }
 
 /// Adds the best documents of a segment.
@@ -138,10 +163,48 @@ fn collect(
     ended.map_or(Ok(()), Err)
 }
 
-/// A searcher without documents. Queries take the schema from it.
-fn searcher(table: &FieldTable) -> Result<Searcher> {
-    let index = SchemaIndex::create_in_ram(schema(table));
-    let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into();
-    let reader: tantivy::IndexReader = reader.map_err(failed)?;
-    Ok(reader.searcher())
+/// The first hits of a sort.
+fn first(
+    view: &View,
+    planner: &Planner<'_>,
+    search: &SearchQuery,
+    order: &Order,
+    after: Option<&Cursor>,
+    size: usize,
+) -> Result<Vec<Hit>> {
+    let mut top = SortedTop::new(size, after, order.keys);
+    let mut rank = Vec::new();
+    for part in &view.parts {
+        planner.control.check()?;
+        let Some(postings) = part.segment.postings() else { continue };
+        let weight = view.weight(planner, &search.node, part)?;
+        let ranker = Ranker::new(part, &order.sort, &view.table);
+        let mut documents = weight.scorer(&postings.reader, 1.0).map_err(failed)?;
+        let mut count = 0_usize;
+        while documents.doc() != TERMINATED {
+            count += 1;
+            if count.is_multiple_of(BLOCK) {
+                planner.control.check()?;
+            }
+            let ordinal = documents.doc() as usize;
+            if !part.deleted.contains(ordinal) {
+                let score = documents.score();
+                ranker.rank(documents.doc(), score, &mut rank);
+                let key = part.segment.key(ordinal);
+                if top.may_add(&rank) && !planner.control.is_hidden(key) {
+                    top.add(Hit {
+                        record_key: key.to_vec(),
+                        version_ms: part.segment.version(ordinal),
+                        score,
+                        stored_source: None,
+                        score_details: None,
+                        rank: rank.clone(),
+                        order: 0,
+                    });
+                }
+            }
+            documents.advance();
+        }
+    }
+    Ok(top.into_hits())
 }

@@ -1,9 +1,11 @@
 //! A segment: documents with ordinals from 0. An index of the record keys finds the ordinal of a
 //! document.
 
+use mayfly_value::DocBuf;
 use tantivy::directory::OwnedBytes;
 
 use super::IndexError;
+use super::best::BestPlaces;
 use super::file::{SectionKind, Sections};
 use super::folder::{Folder, segment_name};
 use crate::definition::{Quantization, VectorField};
@@ -13,6 +15,7 @@ use crate::filter::column::{bytes_at, number_at};
 use crate::text::Postings;
 use crate::text::postings::{FILES, PostingsFiles};
 use crate::vector::ElementType;
+use crate::vector::graph::Graph;
 use crate::{Definition, IndexKind};
 
 /// A segment whose file is mapped into memory.
@@ -23,6 +26,7 @@ pub(super) struct Segment {
     documents: usize,
     table: FieldTable,
     postings: Option<Postings>,
+    pub(super) best: BestPlaces,
 }
 
 /// The vectors of one field and one type of elements in a segment.
@@ -33,6 +37,8 @@ pub(super) struct Vectors<'a> {
     lengths: &'a [u8],
     /// Codes and steps, if the field is quantised.
     pub(super) codes: Option<(&'a [u8], &'a [u8])>,
+    /// The graph over the vectors, if the segment is large.
+    pub(super) graph: Option<Graph<'a>>,
     stride: usize,
 }
 
@@ -59,7 +65,9 @@ impl Segment {
     ) -> Result<Segment, IndexError> {
         let sections = Sections::read(&bytes)?;
         let table = FieldTable::default();
-        let mut segment = Segment { number, bytes, sections, documents: 0, table, postings: None };
+        let best = BestPlaces::default();
+        let mut segment =
+            Segment { number, bytes, sections, documents: 0, table, postings: None, best };
         segment.documents = segment.section(SectionKind::Versions, 0).len() / 8;
         let unfit = || IndexError::Rebuild("a segment does not fit its definition".to_owned());
         let table = FieldTable::from_bytes(segment.section(SectionKind::FieldTable, 0));
@@ -191,6 +199,15 @@ impl Segment {
         versions.get(ordinal).map_or(0, |bytes| i64::from_le_bytes(*bytes))
     }
 
+    /// The stored fields of a document; `None`: the index keeps none.
+    pub(super) fn stored(&self, ordinal: usize) -> Option<DocBuf> {
+        let offsets = self.section(SectionKind::SourceOffsets, 0).as_chunks::<8>().0;
+        let offset = |at: usize| offsets.get(at).map(|bytes| u64::from_le_bytes(*bytes) as usize);
+        let range = offset(ordinal)?..offset(ordinal + 1)?;
+        let bytes = self.section(SectionKind::Sources, 0).get(range)?;
+        DocBuf::from_bytes(bytes.to_vec())
+    }
+
     /// The values of a filter field; `None`: no document has one.
     pub(super) fn column(&self, field: usize) -> Option<Column<'_>> {
         let field = field as u16;
@@ -215,8 +232,15 @@ impl Segment {
         let codes = self.sections.get((SectionKind::Codes, name)).map(|_| {
             (self.section(SectionKind::Codes, name), self.section(SectionKind::CodeSteps, name))
         });
+        let ordinals = self.section(SectionKind::VectorOrdinals, name);
+        let graph = Graph::read(
+            self.section(SectionKind::GraphLinks, name),
+            self.section(SectionKind::GraphUpper, name),
+            ordinals.len() / 4,
+        );
         Some(Vectors {
-            ordinals: self.section(SectionKind::VectorOrdinals, name),
+            graph,
+            ordinals,
             data: self.section(SectionKind::VectorData, name),
             lengths: self.section(SectionKind::VectorLengths, name),
             codes,

@@ -74,11 +74,24 @@ impl<'c> Top<'c> {
             }
             self.heap.pop();
         }
-        let hit = Hit { record_key: record_key.to_vec(), version_ms: version_ms(), score };
+        let hit = Hit {
+            record_key: record_key.to_vec(),
+            version_ms: version_ms(),
+            score,
+            stored_source: None,
+            score_details: None,
+            rank: Vec::new(),
+            order: 0,
+        };
         self.heap.push(Ranked(hit));
         if self.heap.len() == self.size {
             self.threshold = self.heap.peek().map_or(f32::NEG_INFINITY, |worst| worst.0.score);
         }
+    }
+
+    /// The record keys of the hits, in no order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.heap.iter().map(|ranked| ranked.0.record_key.as_slice())
     }
 
     /// The hits, the best one first.
@@ -99,13 +112,16 @@ impl Candidates {
         Candidates { size, heap: BinaryHeap::new(), threshold: 0 }
     }
 
+    /// Whether a place with this score can be among the best.
+    #[inline]
+    pub(super) fn may_add(&self, score: f32) -> bool {
+        score.max(0.0).to_bits() >= self.threshold
+    }
+
     /// Adds a place. Scores are not negative, so their bits have their order.
     #[inline]
     pub(super) fn add(&mut self, score: f32, place: usize) {
         let score = score.max(0.0).to_bits();
-        if score < self.threshold {
-            return;
-        }
         self.heap.push((std::cmp::Reverse(score), place as u32));
         if self.heap.len() > self.size {
             self.heap.pop();

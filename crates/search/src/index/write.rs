@@ -1,22 +1,27 @@
 //! Writes a segment from documents in memory, or from other segments.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+
+use mayfly_value::DocBuf;
 
 use super::IndexError;
 use super::Part;
 use super::file::{SectionKind, Writer};
 use super::memory::Taken;
 use super::segment::vector_section;
-use crate::definition::{Quantization, VectorField};
+use crate::definition::{IndexingMethod, Quantization, StoredSource, VectorField};
 use crate::fields::{FieldKind, FieldTable};
 use crate::limits::MAX_DOCUMENTS_IN_SEGMENT;
 use crate::text::analyze::Terms;
 use crate::text::postings;
 use crate::vector::ElementType;
 use crate::vector::codes::Codes;
+use crate::vector::graph::{GraphBuilder, GraphOptions};
 use crate::vector::score::to_floats;
+use crate::vector::space::Space;
 use crate::{Definition, IndexKind};
 
 /// Where documents of a new segment come from.
@@ -54,6 +59,14 @@ impl Source<'_> {
         }
     }
 
+    /// The stored fields of a document.
+    fn stored(&self, ordinal: usize) -> Option<Cow<'_, DocBuf>> {
+        match self {
+            Source::Memory(taken) => taken[ordinal].1.source.as_ref().map(Cow::Borrowed),
+            Source::Segment(part) => part.segment.stored(ordinal).map(Cow::Owned),
+        }
+    }
+
     fn vector(
         &self,
         (at, field): (usize, &VectorField),
@@ -80,6 +93,8 @@ pub(super) struct Shape<'a> {
     pub(super) table: &'a FieldTable,
     /// An empty folder for the merging of postings.
     pub(super) scratch: Option<&'a Path>,
+    /// The fewest vectors that get a graph.
+    pub(super) graph_from: usize,
 }
 
 /// Documents between two calls of the check.
@@ -91,6 +106,8 @@ struct Order<'s> {
     /// Source and ordinal of each document, by its ordinal in the new segment.
     documents: Vec<(u32, u32)>,
     check: Check<'s>,
+    /// The fewest vectors that get a graph.
+    graph_from: usize,
 }
 
 /// Writes a segment with the live documents of the sources.
@@ -100,8 +117,8 @@ pub(super) fn write_segment<W: Write>(
     sources: &[Source<'_>],
     check: Check<'_>,
 ) -> Result<W, IndexError> {
-    let Shape { definition, table, scratch } = shape;
-    let order = Order::new(sources, check)?;
+    let Shape { definition, table, scratch, graph_from } = shape;
+    let order = Order::new(sources, check, *graph_from)?;
     let mut writer = Writer::new(out)?;
     let keys = (0..order.documents.len()).map(|at| order.key(at));
     write_list(&mut writer, (SectionKind::KeyOffsets, SectionKind::Keys, 0), keys)?;
@@ -121,6 +138,9 @@ pub(super) fn write_segment<W: Write>(
             order.write_values(&mut writer, number)?;
         }
     }
+    if definition.stored_source != StoredSource::None {
+        order.write_sources(&mut writer)?;
+    }
     writer.begin(SectionKind::FieldTable, 0)?;
     writer.put(&table.to_bytes())?;
     if definition.kind == IndexKind::Search {
@@ -130,7 +150,11 @@ pub(super) fn write_segment<W: Write>(
 }
 
 impl<'s> Order<'s> {
-    fn new(sources: &'s [Source<'s>], check: Check<'s>) -> Result<Order<'s>, IndexError> {
+    fn new(
+        sources: &'s [Source<'s>],
+        check: Check<'s>,
+        graph_from: usize,
+    ) -> Result<Order<'s>, IndexError> {
         let mut documents = Vec::new();
         for (number, source) in sources.iter().enumerate() {
             let live = (0..source.len()).filter(|ordinal| source.is_live(*ordinal));
@@ -140,7 +164,7 @@ impl<'s> Order<'s> {
             return Err(too_large());
         }
         check()?;
-        Ok(Order { sources, documents, check })
+        Ok(Order { sources, documents, check, graph_from })
     }
 
     fn key(&self, at: usize) -> &[u8] {
@@ -156,6 +180,26 @@ impl<'s> Order<'s> {
         writer.begin(SectionKind::KeyOrder, 0)?;
         for ordinal in order {
             writer.put(&ordinal.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the stored fields. The offsets have 64 bits, since whole documents may be stored.
+    fn write_sources<W: Write>(&self, writer: &mut Writer<W>) -> Result<(), IndexError> {
+        let mut offsets = vec![0_u64];
+        writer.begin(SectionKind::Sources, 0)?;
+        for (at, (source, ordinal)) in self.documents.iter().enumerate() {
+            if at % BLOCK == 0 {
+                (self.check)()?;
+            }
+            let stored = self.sources[*source as usize].stored(*ordinal as usize);
+            let bytes = stored.as_ref().map_or(&[][..], |stored| stored.as_bytes());
+            writer.put(bytes)?;
+            offsets.push(offsets[at] + bytes.len() as u64);
+        }
+        writer.begin(SectionKind::SourceOffsets, 0)?;
+        for offset in offsets {
+            writer.put(&offset.to_le_bytes())?;
         }
         Ok(())
     }
@@ -198,21 +242,63 @@ impl<'s> Order<'s> {
             }
             writer.put(data)?;
         }
-        if field.1.quantization == Quantization::None || element != ElementType::Float {
+        let mut steps = Vec::new();
+        let mut codes = Vec::new();
+        if field.1.quantization == Quantization::Scalar && element == ElementType::Float {
+            for (at, data, _) in self.vectors(field, element) {
+                if at % BLOCK == 0 {
+                    (self.check)()?;
+                }
+                let own = Codes::of(&to_floats(data));
+                codes.extend_from_slice(&own.codes);
+                steps.push(own.step);
+            }
+            writer.begin(SectionKind::Codes, name)?;
+            writer.put(&codes)?;
+            writer.begin(SectionKind::CodeSteps, name)?;
+            for step in &steps {
+                writer.put(&step.to_le_bytes())?;
+            }
+        }
+        let space = Space {
+            similarity: field.1.similarity,
+            element,
+            vectors: self.vectors(field, element).map(|(_, data, length)| (data, length)).collect(),
+            codes: (!steps.is_empty()).then_some((&codes[..], &steps[..])),
+        };
+        self.write_graph(writer, field, name, &space)
+    }
+
+    /// Writes the graph over the vectors of a field, if there are enough.
+    fn write_graph<W: Write>(
+        &self,
+        writer: &mut Writer<W>,
+        field: (usize, &VectorField),
+        name: u16,
+        space: &Space<'_>,
+    ) -> Result<(), IndexError> {
+        let count = space.vectors.len();
+        let is_needed = field.1.method == IndexingMethod::Hnsw
+            && space.element != ElementType::Bit
+            && count >= self.graph_from;
+        if !is_needed {
             return Ok(());
         }
-        let mut steps = Vec::new();
-        writer.begin(SectionKind::Codes, name)?;
-        for (at, data, _) in self.vectors(field, element) {
-            if at % BLOCK == 0 {
+        let options =
+            GraphOptions { edges: field.1.max_edges, candidates: field.1.edge_candidates };
+        let score = |left: u32, right: u32| space.score(left as usize, right as usize);
+        let mut graph = GraphBuilder::new(options, count, score);
+        for at in 0..count {
+            if at % 64 == 0 {
                 (self.check)()?;
             }
-            let codes = Codes::of(&to_floats(data));
-            writer.put(&codes.codes)?;
-            steps.extend_from_slice(&codes.step.to_le_bytes());
+            graph.add();
         }
-        writer.begin(SectionKind::CodeSteps, name)?;
-        writer.put(&steps)?;
+        let (links, upper) = graph.finish();
+        writer.begin(SectionKind::GraphLinks, name)?;
+        writer.put(&links)?;
+        writer.begin(SectionKind::GraphUpper, name)?;
+        writer.put(&upper)?;
         Ok(())
     }
 

@@ -51,9 +51,10 @@ fn refuses(changes: Document, text: &str) {
 #[test]
 fn unknown_fields_are_ignored() {
     let query = parse(doc! {"extra": 1, "filter": {}, "searchNodePreference": "zone",
-    "explainOptions": {"traceDocumentIds": [1]}, "returnStoredSource": true})
+    "explainOptions": {"traceDocumentIds": [1]}})
     .unwrap();
-    assert_eq!((query.limit(), query.returns_stored_source()), (Some(3), true));
+    assert_eq!((query.limit(), query.returns_stored_source()), (Some(3), false));
+    assert_eq!(query.index_name(), Some("x"));
     assert_eq!(candidates(&query), Some(10));
     let exact =
         parse(doc! {"exact": true, "numCandidates": Bson::Undefined, "limit": 3.0}).unwrap();
@@ -86,6 +87,7 @@ fn bad_options_are_refused() {
         doc! {"parentFilter": {"a": 1}},
         "\"parentFilter\" a filter of parent documents is not supported by this server",
     );
+    refuses(doc! {"returnStoredSource": true}, "storedSource is not configured for this index");
     refuses(doc! {"explainOptions": {"x": 1}}, "\"explainOptions\" unrecognized field \"x\"");
 }
 

@@ -15,7 +15,7 @@ use crate::vector::score::{Probe, is_comparable};
 use crate::vector::{ElementType, Vector};
 
 /// A search for the vectors that are most similar to one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VectorQuery {
     pub(crate) path: String,
     pub(crate) probe: Probe,
@@ -26,28 +26,15 @@ pub(crate) struct VectorQuery {
 
 pub(super) fn parse(stage: RawDoc<'_>, definition: &Definition) -> Result<Query> {
     let mut fields = Fields::new(stage, FieldPath::root())?;
-    for (name, what) in [
-        ("query", "a query that is embedded automatically"),
-        ("parentFilter", "a filter of parent documents"),
-        ("nestedOptions", "a search in nested documents"),
-    ] {
-        if fields.value(name).is_some() {
-            return Err(fields.path_of(name).not_supported(what));
-        }
-    }
-    fields.text("index")?;
+    check_unsupported(&mut fields)?;
+    let index = fields.text("index")?.map(str::to_owned);
     let path = fields.text("path")?;
     let path = fields.required("path", path)?;
     let candidates = parse_candidates(&mut fields)?;
-    let limit = fields.whole("limit", 1..=UNBOUNDED)?;
-    let limit = fields.required("limit", limit)?;
-    if candidates.is_some_and(|candidates| limit > candidates) {
-        let text = "limit should be less than or equal to numCandidates";
-        return Err(fields.path().refuse(text));
-    }
-    let vector = parse_vector(&mut fields)?;
+    let limit = parse_limit(&mut fields, candidates)?;
+    let vector = parse_vector(&mut fields, "queryVector")?;
     check_options(&mut fields)?;
-    let returns_stored_source = fields.boolean("returnStoredSource")?.unwrap_or(false);
+    let returns_stored_source = super::returns_stored_source(&mut fields, definition)?;
     let filter = match fields.document("filter")? {
         Some(document) if !document.is_empty() => {
             Some(filter::parse(document, &fields.path_of("filter"), &definition.filters)?)
@@ -64,11 +51,35 @@ pub(super) fn parse(stage: RawDoc<'_>, definition: &Definition) -> Result<Query>
         filter,
         candidates: candidates.map(|number| number as usize),
     };
-    let limit = Some(limit as usize);
-    Ok(Query { kind: Kind::Vector(vector), limit, returns_stored_source })
+    let limit = Some(limit);
+    Ok(Query { kind: Kind::Vector(vector), index, limit, returns_stored_source })
 }
 
-fn parse_candidates(fields: &mut Fields<'_>) -> Result<Option<i64>> {
+/// Refuses options that this server does not have.
+pub(super) fn check_unsupported(fields: &mut Fields<'_>) -> Result<()> {
+    for (name, what) in [
+        ("query", "a query that is embedded automatically"),
+        ("parentFilter", "a filter of parent documents"),
+        ("nestedOptions", "a search in nested documents"),
+    ] {
+        if fields.value(name).is_some() {
+            return Err(fields.path_of(name).not_supported(what));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn parse_limit(fields: &mut Fields<'_>, candidates: Option<i64>) -> Result<usize> {
+    let limit = fields.whole("limit", 1..=UNBOUNDED)?;
+    let limit = fields.required("limit", limit)?;
+    if candidates.is_some_and(|candidates| limit > candidates) {
+        let text = "limit should be less than or equal to numCandidates";
+        return Err(fields.path().refuse(text));
+    }
+    Ok(limit as usize)
+}
+
+pub(super) fn parse_candidates(fields: &mut Fields<'_>) -> Result<Option<i64>> {
     let is_exact = fields.boolean("exact")?.unwrap_or(false);
     let candidates = fields.whole("numCandidates", 1..=MAX_CANDIDATES)?;
     match (is_exact, candidates) {
@@ -84,9 +95,10 @@ fn parse_candidates(fields: &mut Fields<'_>) -> Result<Option<i64>> {
     }
 }
 
-fn parse_vector(fields: &mut Fields<'_>) -> Result<Vector> {
-    let path = fields.path_of("queryVector");
-    let Some(value) = fields.value("queryVector") else {
+/// The vector in a field with this name.
+pub(super) fn parse_vector(fields: &mut Fields<'_>, name: &str) -> Result<Vector> {
+    let path = fields.path_of(name);
+    let Some(value) = fields.value(name) else {
         let text = "Exactly one and only one of query and queryVector can be present";
         return Err(fields.path().refuse(text));
     };
@@ -130,7 +142,7 @@ fn check_options(fields: &mut Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_vector(field: &VectorField, vector: &Vector) -> Result<()> {
+pub(super) fn check_vector(field: &VectorField, vector: &Vector) -> Result<()> {
     if vector.dimensions() != field.dimensions {
         return Err(refused(format!(
             "vector field is indexed with {} dimensions but queried with {}",

@@ -2,7 +2,7 @@
 //! for itself.
 
 /// A parsed pattern.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Glob(Vec<Part>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

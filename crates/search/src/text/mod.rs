@@ -5,9 +5,11 @@
 
 pub(crate) mod analyze;
 pub(crate) mod directory;
+pub(crate) mod fuzzy;
 pub(crate) mod glob;
 mod language;
 pub(crate) mod postings;
+pub(crate) mod regex;
 #[cfg(test)]
 mod tests;
 pub(crate) mod weight;

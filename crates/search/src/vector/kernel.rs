@@ -70,10 +70,47 @@ fn fold_floats(left: &[f32], right: &[u8], combine: impl Fn(f32, f32, f32) -> f3
     total
 }
 
+/// The sum of `combine` over all pairs of two vectors of floats in files.
+#[inline(always)]
+fn fold_stored(left: &[u8], right: &[u8], combine: impl Fn(f32, f32, f32) -> f32) -> f32 {
+    let (left_blocks, left_rest) = left.as_chunks::<{ 4 * LANES }>();
+    let (right_blocks, right_rest) = right.as_chunks::<{ 4 * LANES }>();
+    let mut sums = [0.0_f32; LANES];
+    for (left, right) in left_blocks.iter().zip(right_blocks) {
+        let (left, right) = (load(left), load(right));
+        for at in 0..LANES {
+            sums[at] = combine(left[at], right[at], sums[at]);
+        }
+    }
+    let mut total = sums.iter().sum();
+    let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+    for (left, right) in left_rest.as_chunks::<4>().0.iter().zip(right_rest.as_chunks::<4>().0) {
+        total = combine(number(left), number(right), total);
+    }
+    total
+}
+
 kernel! {
     /// The scalar product of a vector of floats and one in a file.
     dot_floats(left: &[f32], right: &[u8]) -> f32 {
         fold_floats(left, right, multiply_add)
+    }
+}
+
+kernel! {
+    /// The scalar product of two vectors of floats in files.
+    dot_stored(left: &[u8], right: &[u8]) -> f32 {
+        fold_stored(left, right, multiply_add)
+    }
+}
+
+kernel! {
+    /// The square of the distance between two vectors of floats in files.
+    distance_stored(left: &[u8], right: &[u8]) -> f32 {
+        fold_stored(left, right, |left, right, sum| {
+            let difference = left - right;
+            multiply_add(difference, difference, sum)
+        })
     }
 }
 

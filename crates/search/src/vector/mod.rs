@@ -1,10 +1,12 @@
-//! Vectors: in BSON ([`read`]), compared ([`kernel`]), scored ([`score`]), and as codes of one byte
-//! for each dimension ([`codes`]).
+//! Vectors: in BSON ([`read`]), compared ([`kernel`]), scored ([`score`]), as codes of one byte for
+//! each dimension ([`codes`]), and linked with near ones ([`graph`]).
 
 pub(crate) mod codes;
+pub(crate) mod graph;
 pub(crate) mod kernel;
 pub(crate) mod read;
 pub(crate) mod score;
+pub(crate) mod space;
 #[cfg(test)]
 mod tests;
 

@@ -11,7 +11,7 @@ use super::{ElementType, Vector};
 use crate::definition::Similarity;
 
 /// A query's vector, prepared for comparisons with many others.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Probe {
     pub(crate) similarity: Similarity,
     pub(crate) vector: Vector,
@@ -51,6 +51,12 @@ pub(crate) fn to_floats(bytes: &[u8]) -> Vec<f32> {
 #[inline]
 pub(crate) fn of_product(product: f32) -> f32 {
     ((1.0 + product) / 2.0).max(0.0)
+}
+
+/// The score for a scalar product of signed bytes.
+#[inline]
+pub(crate) fn of_bytes_product(product: i64, dimensions: usize) -> f32 {
+    0.5 + product as f32 / (dimensions as f32 * 32_768.0)
 }
 
 /// The score for the square of a distance.
@@ -99,10 +105,7 @@ impl Probe {
             Similarity::Cosine => {
                 of_product(dot_bytes(bytes, other) as f32 / (self.length * length))
             }
-            Similarity::DotProduct => {
-                let most = bytes.len() as f32 * 32_768.0;
-                0.5 + dot_bytes(bytes, other) as f32 / most
-            }
+            Similarity::DotProduct => of_bytes_product(dot_bytes(bytes, other), bytes.len()),
             Similarity::Euclidean => of_distance(distance_bytes(bytes, other) as f32),
         }
     }

@@ -72,6 +72,9 @@ proptest! {
             pairs.iter().map(|pair| of(f64::from(pair.0), f64::from(pair.1))).sum()
         };
         prop_assert!((f64::from(dot_floats(&left, &right)) - sum(|l, r| l * r)).abs() < 0.05);
+        let stored = Vector::floats(&left).bytes;
+        prop_assert_eq!(dot_stored(&stored, &right), dot_floats(&left, &right));
+        prop_assert_eq!(distance_stored(&stored, &right), distance_floats(&left, &right));
         let square = sum(|l, r| (l - r) * (l - r));
         prop_assert!((f64::from(distance_floats(&left, &right)) - square).abs() < 0.05);
         let left: Vec<u8> = pairs.iter().map(|pair| pair.2).collect();

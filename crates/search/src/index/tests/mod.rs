@@ -1,7 +1,14 @@
 //! The life of an index; changes, commits, merges and searches at once.
 
 mod damage;
+mod facets;
+mod graph;
+mod highlight;
+mod operators;
 mod plain;
+mod scores;
+mod sort;
+mod stored;
 mod text;
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn text_definition() -> Arc<Definition> {
+pub(super) fn text_definition() -> Arc<Definition> {
     let document = doc! {"mappings": {"dynamic": true, "fields": {
         "t": [{"type": "string"}, {"type": "token"}, {"type": "autocomplete", "maxGrams": 4}],
         "k": {"type": "string", "analyzer": "lucene.keyword"},
@@ -19,25 +19,25 @@ fn text_definition() -> Arc<Definition> {
     Arc::new(Definition::parse(document.as_doc(), IndexKind::Search).unwrap())
 }
 
-fn search_query(index: &Index, stage: &Document) -> Query {
+pub(super) fn search_query(index: &Index, stage: &Document) -> Query {
     let stage = DocBuf::from_bson(stage);
     Query::parse_search(stage.as_doc(), index.definition()).unwrap()
 }
 
-fn find(index: &Index, stage: Document) -> Vec<(Vec<u8>, f32)> {
+pub(super) fn find(index: &Index, stage: Document) -> Vec<(Vec<u8>, f32)> {
     let query = search_query(index, &stage);
     let page = index.search(&query, None, 100, &Unlimited).unwrap();
     assert_eq!(index.count(&query, 1_000, &Unlimited).unwrap(), page.hits.len(), "{stage}");
     page.hits.into_iter().map(|hit| (hit.record_key, hit.score)).collect()
 }
 
-fn found(index: &Index, stage: Document) -> String {
+pub(super) fn found(index: &Index, stage: Document) -> String {
     let hits = find(index, stage).into_iter();
     hits.map(|hit| String::from_utf8(hit.0).unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 /// An index with documents in memory, or in segments.
-fn filled(folder: &Path, commits: bool) -> Index {
+pub(super) fn filled(folder: &Path, commits: bool) -> Index {
     let index = Index::open(folder, text_definition()).unwrap();
     let documents = [
         doc! {"t": "The quick brown fox", "n": 1, "other": "fox"},
@@ -148,14 +148,22 @@ fn operators_refuse() {
     );
     refuses(doc! {"text": {"path": "t", "query": "x"}, "y": 1}, "unrecognized field \"y\"");
     refuses(
-        doc! {"text": {"path": "t", "query": "x", "fuzzy": {}}},
-        "\"text.fuzzy\" the option \"fuzzy\" is not supported by this server",
+        doc! {"text": {"path": "t", "query": "x", "synonyms": "s"}},
+        "\"text.synonyms\" the option \"synonyms\" is not supported by this server",
+    );
+    refuses(
+        doc! {"text": {"path": "t", "query": "x", "fuzzy": {"maxEdits": 3}}},
+        "\"text.fuzzy.maxEdits\" must be either 1 or 2",
+    );
+    refuses(
+        doc! {"text": {"path": "t", "query": "x", "fuzzy": {"maxExpansions": 1001}}},
+        "\"text.fuzzy.maxExpansions\" must be within bounds [1..1000]",
+    );
+    refuses(
+        doc! {"autocomplete": {"path": "t", "query": "x", "fuzzy": {"prefixLength": 5}}},
+        "minimum fuzzy prefix length must be less than the maximum indexed token length",
     );
     refuses(doc! {"span": {}}, "\"span\" the operator \"span\" is not supported by this server");
-    refuses(
-        doc! {"exists": {"path": "t"}, "sort": {"t": 1}},
-        "\"sort\" sorting is not supported by this server",
-    );
     refuses(doc! {"equals": {"path": "n", "value": "x"}}, "Path 'n' needs to be indexed as token");
     refuses(doc! {"equals": {"path": "t", "value": 1}}, "Path 't' needs to be indexed as number");
     refuses(
@@ -179,6 +187,19 @@ fn operators_refuse() {
         "\"near.pivot\" must be positive",
     );
     refuses(
+        doc! {"near": {"path": "n", "origin": {"type": "Point", "coordinates": [1, 2]}, "pivot": 1}},
+        "\"near.origin\" a geographic point is not supported by this server",
+    );
+    refuses(
+        doc! {"equals": {"path": "n", "value": 1, "doesNotAffect": "f"}},
+        "\"equals.doesNotAffect\" a facet that an operator does not affect is not supported by this \
+         server",
+    );
+    refuses(
+        doc! {"regex": {"path": "k", "query": "a(b"}},
+        "\"regex.query\" is not a regular expression: expected \")\" at position 3",
+    );
+    refuses(
         doc! {"compound": {}},
         "\"compound\" at least one of [must, mustNot, should, filter] must be present",
     );
@@ -188,7 +209,7 @@ fn operators_refuse() {
     );
     refuses(
         doc! {"wildcard": {"path": "t", "query": "x*"}},
-        "\"wildcard.path\" path t is analyzed: set allowAnalyzedField to search it",
+        "Field t is analyzed. Use a keyword analyzed field or set allowAnalyzedField to true.",
     );
     refuses(
         doc! {"autocomplete": {"path": "k", "query": "x"}},
@@ -332,8 +353,9 @@ proptest! {
     }
 
     #[test]
-    fn no_stage_makes_the_parser_panic(document in mayfly_value::arbitrary::any_document(), operator in 0..10_usize) {
-        let names = ["text", "phrase", "compound", "equals", "in", "range", "exists", "near", "wildcard", "autocomplete"];
+    fn no_stage_makes_the_parser_panic(document in mayfly_value::arbitrary::any_document(), operator in 0..18_usize) {
+        let names = ["text", "phrase", "compound", "equals", "in", "range", "exists", "near", "wildcard", "autocomplete",
+            "regex", "vectorSearch", "knnBeta", "facet", "sort", "highlight", "count", "searchAfter"];
         let mut builder = mayfly_value::DocBuilder::new();
         builder.append(names[operator], document.as_doc());
         let _ = Query::parse_search(builder.finish().as_doc(), &text_definition());

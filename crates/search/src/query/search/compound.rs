@@ -3,7 +3,8 @@
 use mayfly_base::Result;
 use mayfly_value::RawValue;
 
-use super::{Compound, Node, Reader};
+use super::node::Compound;
+use super::{Node, Reader};
 use crate::limits::MAX_DEPTH;
 use crate::read::{Fields, UNBOUNDED};
 
@@ -21,6 +22,7 @@ impl Reader<'_> {
             minimum: fields
                 .whole("minimumShouldMatch", 0..=UNBOUNDED)?
                 .map(|number| number as usize),
+            dismax: super::score::dismax(fields)?,
         };
         let lists = [&compound.must, &compound.must_not, &compound.should, &compound.filter];
         if lists.iter().all(|list| list.is_empty()) {

@@ -27,6 +27,18 @@ impl Definition {
         types
     }
 
+    /// The analyzer of the words at a path; `None`: it has no words.
+    pub(crate) fn document_analyzer_at(&self, path: &str, multi: &str) -> Option<AnalyzerName> {
+        let of = |field_type: &FieldType| match field_type {
+            FieldType::String(parent) => {
+                let field = if multi.is_empty() { parent } else { parent.multi.get(multi)? };
+                Some(field.analyzer.or(parent.analyzer).unwrap_or(self.analyzer))
+            }
+            _ => None,
+        };
+        self.types_at(path).iter().find_map(of)
+    }
+
     /// The analyzer of queries on the words at a path; `None`: it has no words.
     pub(crate) fn analyzer_at(&self, path: &str, multi: &str) -> Option<AnalyzerName> {
         let of = |field_type: &FieldType| match field_type {

@@ -1,71 +1,57 @@
-//! The stage `$search`: its options, and the tree of its operators.
+//! The stages `$search` and `$searchMeta`: their options, and the tree of their operators.
 
 mod compound;
+mod facets;
 mod fields;
+mod highlight;
+mod node;
 mod operators;
 mod options;
+mod pagination;
+mod score;
+mod sort;
 mod values;
+mod vectors;
 mod words;
 
 use mayfly_base::Result;
 use mayfly_value::RawDoc;
 
-pub(crate) use options::Score;
+pub(crate) use facets::{Buckets, Facet};
+pub(crate) use highlight::HighlightOptions;
+pub(crate) use node::{Compound, Criteria, Fuzzy, Nearest, Node, NumberKind, Pattern, WordPath};
+pub(crate) use pagination::{Pagination, Place, checksum, token};
+pub(crate) use score::{Expression, Gauss, PathValue, Score};
+pub(crate) use sort::{SortField, SortKey, ValueChoice, invert};
 
 use super::{Kind, Query};
 use crate::fault::{FieldPath, refused};
-use crate::filter::Test;
 use crate::limits::MAX_CLAUSES;
 use crate::read::{Fields, UNBOUNDED};
 use crate::{Definition, IndexKind};
 
-/// The fields that an operator searches for words.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum WordPath {
-    /// A path, and the name of its `multi` or nothing.
-    Path(String, String),
-    /// All paths that a pattern with `*` matches.
-    Wildcard(String),
+/// A search by operators.
+#[derive(Clone, Debug)]
+pub(crate) struct SearchQuery {
+    pub(crate) node: Node,
+    /// The facets, by name. Empty: there is no collector.
+    pub(crate) facets: Vec<(String, Facet)>,
+    pub(crate) count: CountKind,
+    /// Empty: by score, the greatest first.
+    pub(crate) sort: Vec<SortField>,
+    pub(crate) pagination: Option<Pagination>,
+    pub(crate) highlight: Option<HighlightOptions>,
+    /// Whether hits explain their scores.
+    pub(crate) explains_scores: bool,
 }
 
-/// Which terms of a query must be in a field.
+/// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Criteria {
-    Any,
-    All,
-    /// All, one after another.
-    Sequence,
-}
-
-/// A tree of operators.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Node {
-    /// `text`.
-    Words { paths: Vec<WordPath>, queries: Vec<String>, criteria: Criteria },
-    /// `phrase`, with the greatest distance that words may be moved.
-    Phrase { paths: Vec<WordPath>, queries: Vec<String>, slop: u32 },
-    /// `autocomplete`.
-    Parts { path: String, queries: Vec<String>, criteria: Criteria },
-    /// `wildcard`: terms that one of the patterns matches.
-    Pattern { paths: Vec<WordPath>, patterns: Vec<String> },
-    /// `equals`, `in`, `range`, `exists`: one of the paths has such a value.
-    Values { paths: Vec<String>, test: Test },
-    /// `near`: values of the origin's type, scored by their distance.
-    Near { paths: Vec<String>, origin: f64, pivot: f64, is_date: bool },
-    /// `compound`.
-    Compound(Compound),
-    /// An operator with another score.
-    Scored(Box<Node>, Score),
-}
-
-/// The clauses of `compound`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Compound {
-    pub(crate) must: Vec<Node>,
-    pub(crate) must_not: Vec<Node>,
-    pub(crate) should: Vec<Node>,
-    pub(crate) filter: Vec<Node>,
-    pub(crate) minimum: Option<usize>,
+pub(crate) enum CountKind {
+    /// Up to this number; the count is then a lower bound.
+    LowerBound(usize),
+    /// All documents.
+    Total,
 }
 
 /// Reads operators, and bounds their number.
@@ -85,17 +71,10 @@ impl Reader<'_> {
     }
 }
 
-/// Options that this server does not have yet, with what their errors say.
+/// Options that this server does not have, with what their errors say.
 const UNSUPPORTED: &[(&str, &str)] = &[
-    ("facet", "a facet"),
-    ("highlight", "highlighting"),
     ("returnScope", "a scope of returned documents"),
-    ("scoreDetails", "the explanation of scores"),
-    ("searchAfter", "pagination by a token"),
-    ("searchBefore", "pagination by a token"),
-    ("sort", "sorting"),
-    ("sortBetaV1", "sorting"),
-    ("tracking", "the tracking of search terms"),
+    ("sortBetaV1", "the older form of sorting"),
 ];
 
 pub(super) fn parse(stage: RawDoc<'_>, definition: &Definition) -> Result<Query> {
@@ -104,24 +83,58 @@ pub(super) fn parse(stage: RawDoc<'_>, definition: &Definition) -> Result<Query>
         return Err(refused(text));
     }
     let mut fields = Fields::new(stage, FieldPath::root())?;
-    fields.text("index")?;
+    let index = fields.text("index")?.map(str::to_owned);
     for (name, what) in UNSUPPORTED {
-        let is_off = matches!(fields.value(name), None | Some(mayfly_value::RawValue::Bool(false)));
-        if !is_off {
+        if fields.value(name).is_some() {
             return Err(fields.path_of(name).not_supported(what));
         }
     }
+    check_ignored(&mut fields)?;
+    let returns_stored_source = super::returns_stored_source(&mut fields, definition)?;
+    let mut reader = Reader { definition, count: 0 };
+    let (node, facets) = match fields.has("facet") {
+        true => reader.collector(&mut fields)?,
+        false => (reader.operator(&mut fields, 0)?, Vec::new()),
+    };
+    let sort = sort::parse(&mut fields)?;
+    let search = SearchQuery {
+        count: count(&mut fields)?,
+        pagination: pagination::parse(&mut fields, &sort)?,
+        highlight: highlight::parse(&mut fields, definition)?,
+        explains_scores: fields.boolean("scoreDetails")?.unwrap_or(false),
+        node,
+        facets,
+        sort,
+    };
+    vectors::check_options(&search, &fields)?;
+    fields.finish()?;
+    Ok(Query { kind: Kind::Search(Box::new(search)), index, limit: None, returns_stored_source })
+}
+
+/// Checks the options that have no effect here.
+fn check_ignored(fields: &mut Fields<'_>) -> Result<()> {
     fields.boolean("concurrent")?;
     fields.string("searchNodePreference")?;
-    if let Some(count) = fields.document("count")? {
-        let mut members = Fields::new(count, fields.path_of("count"))?;
-        members.choice("type", &[("lowerBound", ()), ("total", ())])?;
-        members.whole("threshold", 1..=UNBOUNDED)?;
+    if let Some(document) = fields.document("tracking")? {
+        let mut members = Fields::new(document, fields.path_of("tracking"))?;
+        let terms = members.string("searchTerms")?;
+        members.required("searchTerms", terms)?;
         members.finish()?;
     }
-    let returns_stored_source = fields.boolean("returnStoredSource")?.unwrap_or(false);
-    let mut reader = Reader { definition, count: 0 };
-    let node = reader.operator(&mut fields, 0)?;
-    fields.finish()?;
-    Ok(Query { kind: Kind::Search(node), limit: None, returns_stored_source })
+    Ok(())
+}
+
+fn count(fields: &mut Fields<'_>) -> Result<CountKind> {
+    /// The count from which on a lower bound is no exact count, unless the query names another one.
+    const THRESHOLD: i64 = 1_000;
+    let default = CountKind::LowerBound(THRESHOLD as usize);
+    let Some(document) = fields.document("count")? else { return Ok(default) };
+    let mut members = Fields::new(document, fields.path_of("count"))?;
+    let is_total = members.choice("type", &[("lowerBound", false), ("total", true)])?;
+    let threshold = members.whole("threshold", 0..=UNBOUNDED)?.unwrap_or(THRESHOLD);
+    members.finish()?;
+    Ok(match is_total {
+        Some(true) => CountKind::Total,
+        _ => CountKind::LowerBound(threshold as usize),
+    })
 }

@@ -27,22 +27,27 @@ const ROWS: &[(&str, Row)] = &[
     ("hasAncestor", Unsupported),
     ("hasRoot", Unsupported),
     ("in", Supported(|reader, fields, _| reader.is_in(fields))),
-    ("knnBeta", Unsupported),
+    ("knnBeta", Supported(|reader, fields, depth| reader.knn_beta(fields, depth))),
     ("moreLikeThis", Unsupported),
     ("near", Supported(|reader, fields, _| reader.near(fields))),
     ("phrase", Supported(|reader, fields, _| reader.phrase(fields))),
     ("queryString", Unsupported),
     ("range", Supported(|reader, fields, _| reader.range(fields))),
-    ("regex", Unsupported),
+    ("regex", Supported(|reader, fields, _| reader.regex(fields))),
     ("search", Unsupported),
     ("span", Unsupported),
     ("term", Unsupported),
     ("text", Supported(|reader, fields, _| reader.text(fields))),
-    ("vectorSearch", Unsupported),
+    ("vectorSearch", Supported(|reader, fields, depth| reader.nearest(fields, depth))),
     ("wildcard", Supported(|reader, fields, _| reader.wildcard(fields))),
 ];
 
 impl Reader<'_> {
+    /// Whether a document has an operator.
+    pub(super) fn has_operator(&self, fields: &Fields<'_>) -> bool {
+        ROWS.iter().any(|row| fields.has(row.0))
+    }
+
     /// Reads the operator of a document, which has exactly one.
     pub(super) fn operator(&mut self, fields: &mut Fields<'_>, depth: usize) -> Result<Node> {
         let mut present = ROWS.iter().filter(|row| fields.has(row.0));
@@ -67,7 +72,10 @@ impl Reader<'_> {
         let document = fields.document(name)?;
         let mut members = Fields::new(fields.required(name, document)?, path)?;
         let node = read(self, &mut members, depth)?;
-        let score = super::options::score(&mut members)?;
+        let score = match &node {
+            Node::Compound(compound) if compound.dismax.is_some() => None,
+            _ => self.score(&mut members)?,
+        };
         members.finish()?;
         Ok(match score {
             Some(score) => Node::Scored(Box::new(node), score),

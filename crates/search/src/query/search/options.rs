@@ -1,4 +1,4 @@
-//! What several operators have: `query`, `path`, `score`.
+//! What several operators have: `query`, `path`, numbers.
 
 use mayfly_base::Result;
 use mayfly_value::{Number, RawValue};
@@ -6,15 +6,6 @@ use mayfly_value::{Number, RawValue};
 use super::WordPath;
 use crate::fault::FieldPath;
 use crate::read::Fields;
-
-/// A changed score.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Score {
-    /// Multiplied by a number.
-    Boost(f32),
-    /// The same for all documents.
-    Constant(f32),
-}
 
 /// Most strings of `query` and most paths of one operator.
 const MAX_ITEMS: usize = 1_024;
@@ -77,44 +68,6 @@ fn word_path(path: FieldPath, value: RawValue<'_>) -> Result<WordPath> {
         (None, None, Some(pattern)) => Ok(WordPath::Wildcard(pattern.to_owned())),
         (None, _, None) => Err(path.refuse("one of [value, wildcard] must be present")),
         _ => Err(path.refuse("only one of [value, wildcard] may be present")),
-    }
-}
-
-/// `score`.
-pub(super) fn score(fields: &mut Fields<'_>) -> Result<Option<Score>> {
-    let Some(document) = fields.document("score")? else { return Ok(None) };
-    let mut members = Fields::new(document, fields.path_of("score"))?;
-    for name in ["dismax", "embedded", "function"] {
-        if members.has(name) {
-            return Err(members.path_of(name).not_supported(&format!("the score \"{name}\"")));
-        }
-    }
-    let boost = member(&mut members, "boost")?.map(Score::Boost);
-    let constant = member(&mut members, "constant")?.map(Score::Constant);
-    let path = members.path().clone();
-    members.finish()?;
-    match (boost, constant) {
-        (Some(_), Some(_)) => Err(path.refuse("only one of [boost, constant] may be present")),
-        (None, None) => Err(path.refuse("one of [boost, constant] must be present")),
-        (boost, constant) => Ok(boost.or(constant)),
-    }
-}
-
-/// The `value` of `boost` or `constant`.
-fn member(fields: &mut Fields<'_>, name: &str) -> Result<Option<f32>> {
-    let Some(document) = fields.document(name)? else { return Ok(None) };
-    let mut members = Fields::new(document, fields.path_of(name))?;
-    if members.has("path") {
-        return Err(members.path_of("path").not_supported("a boost by a field"));
-    }
-    let value = number(&mut members, "value")?;
-    let value = members.required("value", value)? as f32;
-    let path = members.path_of("value");
-    members.finish()?;
-    match (name, value) {
-        ("boost", value) if value <= 0.0 => Err(path.refuse("must be positive")),
-        (_, value) if value < 0.0 => Err(path.refuse("cannot be negative")),
-        (_, value) => Ok(Some(value)),
     }
 }
 

@@ -4,18 +4,29 @@ use mayfly_base::Result;
 use mayfly_value::{RawValue, canonical_type};
 
 use super::options::{items, number, strings};
-use super::{Node, Reader};
+use super::{Node, NumberKind, Reader};
 use crate::definition::FieldType;
 use crate::fault::{FieldPath, refused};
 use crate::filter::Test;
 use crate::filter::value::{is_comparable, key_of, range_of};
 use crate::read::Fields;
 
+/// Refuses the facets that an operator does not affect.
+fn check_affected(fields: &mut Fields<'_>) -> Result<()> {
+    match fields.value("doesNotAffect") {
+        None => Ok(()),
+        Some(_) => {
+            let path = fields.path_of("doesNotAffect");
+            Err(path.not_supported("a facet that an operator does not affect"))
+        }
+    }
+}
+
 impl Reader<'_> {
     pub(super) fn equals(&mut self, fields: &mut Fields<'_>) -> Result<Node> {
         let path = fields.text("path")?;
         let path = fields.required("path", path)?.to_owned();
-        fields.boolean("doesNotAffect")?;
+        check_affected(fields)?;
         let value = fields.any("value");
         let value = fields.required("value", value)?;
         let key = self.key(&fields.path_of("value"), value, std::slice::from_ref(&path))?;
@@ -23,6 +34,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn is_in(&mut self, fields: &mut Fields<'_>) -> Result<Node> {
+        check_affected(fields)?;
         let paths = strings(fields, "path")?;
         let mut keys = Vec::new();
         let mut first = None;
@@ -44,6 +56,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn range(&mut self, fields: &mut Fields<'_>) -> Result<Node> {
+        check_affected(fields)?;
         let paths = strings(fields, "path")?;
         let mut bounds = Vec::new();
         for pair in [["gt", "gte"], ["lt", "lte"]] {
@@ -87,13 +100,13 @@ impl Reader<'_> {
         let path = fields.path_of("origin");
         let value = fields.value("origin");
         let value = fields.required("origin", value)?;
-        let (origin, is_date) = match value {
-            RawValue::Date(time) => (time as f64, true),
+        let (origin, kind) = match value {
+            RawValue::Date(time) => (time as f64, NumberKind::Date),
             RawValue::Document(_) => return Err(path.not_supported("a geographic point")),
-            _ => (number(fields, "origin")?.unwrap_or(0.0), false),
+            _ => (number(fields, "origin")?.unwrap_or(0.0), NumberKind::Number),
         };
         self.check_indexed(value, &paths)?;
-        Ok(Node::Near { paths, origin, pivot, is_date })
+        Ok(Node::Near { paths, origin, pivot, kind })
     }
 
     /// The key of an operand, which the paths must be indexed for.

@@ -1,0 +1,217 @@
+//! Terms of the index that a query describes: by patterns, or by their distance from a term.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mayfly_base::Result;
+use tantivy::query::{BooleanQuery, BoostQuery, EmptyQuery, Query, TermQuery};
+use tantivy::schema::IndexRecordOption;
+use tantivy::{DocSet, TERMINATED, Term};
+
+use super::{Planner, WordField, failed, io_failed};
+use crate::fault::refused;
+use crate::filter::BitSet;
+use crate::index::segment::Segment;
+use crate::query::{Criteria, Fuzzy, Pattern, WordPath};
+use crate::text::Postings;
+use crate::text::analyze::Terms;
+use crate::text::fuzzy::FuzzyTerm;
+use crate::text::weight::{FieldQuery, SetQuery, Statistics};
+
+/// Most terms of a segment that a pattern is compared with.
+const MAX_TERMS: usize = 1_000_000;
+
+/// Terms between two calls of the check.
+const BLOCK: usize = 4_096;
+
+/// The terms of an index that are near to a term of a query, with the shares of their scores.
+pub(super) struct Expansion {
+    terms: Vec<(String, f32)>,
+    statistics: Arc<Statistics>,
+}
+
+impl Planner<'_> {
+    /// The documents with a term that one of the patterns matches.
+    pub(super) fn patterns(
+        &self,
+        paths: &[WordPath],
+        patterns: &[Pattern],
+        segment: &Segment,
+    ) -> Result<Box<dyn Query>> {
+        let Some(postings) = segment.postings() else { return Ok(Box::new(EmptyQuery)) };
+        let mut selected = BitSet::new(segment.len());
+        for field in self.word_fields(paths, segment) {
+            for pattern in patterns {
+                match pattern {
+                    Pattern::Glob(glob) => {
+                        let matches = |term: &str| Ok(glob.matches(term));
+                        self.select(postings, &field, &glob.prefix(), matches, &mut selected)?;
+                    }
+                    Pattern::Regex(regex) => {
+                        let mut matcher = regex.matcher();
+                        let matches = |term: &str| {
+                            matcher.matches(term).ok_or_else(|| {
+                                let source = regex.source();
+                                refused(format!(
+                                    "the regular expression \"{source}\" has too many states"
+                                ))
+                            })
+                        };
+                        self.select(postings, &field, &regex.prefix(), matches, &mut selected)?;
+                    }
+                }
+            }
+        }
+        Ok(Box::new(SetQuery(Arc::new(selected))))
+    }
+
+    /// Adds the documents with a term that begins with a prefix and is accepted.
+    fn select(
+        &self,
+        postings: &Postings,
+        field: &WordField,
+        prefix: &str,
+        mut accepts: impl FnMut(&str) -> Result<bool>,
+        selected: &mut BitSet,
+    ) -> Result<()> {
+        let index = postings.reader.inverted_index(field.field).map_err(failed)?;
+        let range = index.terms().range().ge(prefix.as_bytes());
+        let mut terms = range.into_stream().map_err(io_failed)?;
+        let mut count = 0;
+        while terms.advance() && count < MAX_TERMS {
+            count += 1;
+            if count % BLOCK == 0 {
+                self.control.check()?;
+            }
+            let Ok(term) = std::str::from_utf8(terms.key()) else { continue };
+            if !term.starts_with(prefix) {
+                break;
+            }
+            if !accepts(term)? {
+                continue;
+            }
+            let option = IndexRecordOption::Basic;
+            let documents = index.read_postings_from_terminfo(terms.value(), option);
+            let mut documents = documents.map_err(io_failed)?;
+            while documents.doc() != TERMINATED {
+                selected.insert(documents.doc() as usize);
+                documents.advance();
+            }
+        }
+        Ok(())
+    }
+
+    /// The documents with parts of words that are near to the terms. All have the score 1 for each
+    /// term, as in the reference.
+    pub(super) fn fuzzy_parts(
+        &self,
+        field: &WordField,
+        terms: &Terms,
+        fuzzy: Fuzzy,
+        segment: &Segment,
+    ) -> Result<Box<dyn Query>> {
+        let Some(postings) = segment.postings() else { return Ok(Box::new(EmptyQuery)) };
+        let mut queries: Vec<Box<dyn Query>> = Vec::new();
+        for token in &terms.tokens {
+            let near = FuzzyTerm::new(&token.text, fuzzy.max_edits, fuzzy.prefix);
+            let mut selected = BitSet::new(segment.len());
+            let accepts = |term: &str| Ok(near.distance(term).is_some());
+            self.select(postings, field, &near.prefix(), accepts, &mut selected)?;
+            queries.push(Box::new(SetQuery(Arc::new(selected))));
+        }
+        Ok(Box::new(BooleanQuery::union(queries)))
+    }
+
+    /// The documents with terms that are near to those of a query.
+    pub(super) fn fuzzy_terms(
+        &self,
+        field: &WordField,
+        terms: &Terms,
+        criteria: Criteria,
+        fuzzy: Fuzzy,
+    ) -> Result<Box<dyn Query>> {
+        let mut queries: Vec<Box<dyn Query>> = Vec::new();
+        for token in &terms.tokens {
+            let expansion = self.expand(field, &token.text, fuzzy)?;
+            let mut near: Vec<Box<dyn Query>> = Vec::new();
+            for (text, boost) in &expansion.terms {
+                let term = Term::from_field_text(field.field, text);
+                let query = TermQuery::new(term, field.option());
+                let statistics = expansion.statistics.clone();
+                near.push(Box::new(BoostQuery::new(
+                    Box::new(FieldQuery { query, statistics }),
+                    *boost,
+                )));
+            }
+            queries.push(match near.len() {
+                0 => Box::new(EmptyQuery),
+                1 => near.remove(0),
+                _ => Box::new(BooleanQuery::union(near)),
+            });
+        }
+        Ok(match (queries.len(), criteria) {
+            (1, _) => queries.remove(0),
+            (_, Criteria::Any) => Box::new(BooleanQuery::union(queries)),
+            _ => Box::new(BooleanQuery::intersection(queries)),
+        })
+    }
+
+    /// The terms of all segments that are near to a term: those with the greatest shares, and of
+    /// equal shares the least terms. All have the number of documents of the most frequent one, so
+    /// that a rare misspelling does not have the greatest score.
+    fn expand(&self, field: &WordField, text: &str, fuzzy: Fuzzy) -> Result<Arc<Expansion>> {
+        let name = (field.number, text.to_owned(), fuzzy);
+        if let Some(known) = self.expansions.borrow().get(&name) {
+            return Ok(known.clone());
+        }
+        let near = FuzzyTerm::new(text, fuzzy.max_edits, fuzzy.prefix);
+        let mut found: BTreeMap<String, f32> = BTreeMap::new();
+        for segment in &self.segments {
+            let Some(postings) = segment.postings() else { continue };
+            if usize::from(field.number) < postings.fields() {
+                self.find_near(postings, field, &near, &mut found)?;
+            }
+        }
+        let mut terms: Vec<(String, f32)> = found.into_iter().collect();
+        // The sort keeps the order of terms with equal shares.
+        terms.sort_by(|left, right| right.1.total_cmp(&left.1));
+        terms.truncate(fuzzy.max_expansions);
+        let texts: Vec<&str> = terms.iter().map(|term| term.0.as_str()).collect();
+        let mut statistics = Statistics::clone(&*self.statistics_of(field, &texts)?);
+        let most = statistics.terms.values().copied().max().unwrap_or(0);
+        statistics.terms.values_mut().for_each(|count| *count = most);
+        let expansion = Arc::new(Expansion { terms, statistics: Arc::new(statistics) });
+        self.expansions.borrow_mut().insert(name, expansion.clone());
+        Ok(expansion)
+    }
+
+    fn find_near(
+        &self,
+        postings: &Postings,
+        field: &WordField,
+        near: &FuzzyTerm,
+        found: &mut BTreeMap<String, f32>,
+    ) -> Result<()> {
+        let index = postings.reader.inverted_index(field.field).map_err(failed)?;
+        let prefix = near.prefix();
+        let range = index.terms().range().ge(prefix.as_bytes());
+        let mut terms = range.into_stream().map_err(io_failed)?;
+        let mut count = 0;
+        while terms.advance() && count < MAX_TERMS {
+            count += 1;
+            if count % BLOCK == 0 {
+                self.control.check()?;
+            }
+            let Ok(term) = std::str::from_utf8(terms.key()) else { continue };
+            if !term.starts_with(&prefix) {
+                break;
+            }
+            if let Some(distance) = near.distance(term)
+                && let Some(boost) = near.boost(term, distance)
+            {
+                found.insert(term.to_owned(), boost);
+            }
+        }
+        Ok(())
+    }
+}

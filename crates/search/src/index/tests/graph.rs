@@ -1,0 +1,101 @@
+//! Searches through the graphs of segments: recall, filters, deletions, hidden documents.
+
+use super::*;
+
+const DOCUMENTS: usize = 2_500;
+
+fn vector(at: usize) -> Vec<f64> {
+    let number = |by: u64| {
+        let bits =
+            (at as u64 + 1).wrapping_mul(by) ^ (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (bits >> 40) as f64 / f64::from(1 << 24) - 0.5
+    };
+    let factors = [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB, 0xD6E8_FEB8_6659_FD93];
+    factors.map(number).to_vec()
+}
+
+fn key(at: usize) -> [u8; 4] {
+    (at as u32).to_be_bytes()
+}
+
+fn filled(folder: &Path, quantization: &str) -> Index {
+    let mut index = Index::open(folder, definition("cosine", quantization)).unwrap();
+    index.graph_from = 500;
+    for at in 0..DOCUMENTS {
+        put(&index, &key(at), &doc! {"v": vector(at), "a": (at % 100) as i32});
+        if at % 700 == 699 {
+            index.commit(at as u64).unwrap();
+        }
+    }
+    index.commit(DOCUMENTS as u64).unwrap();
+    merge_all(&index);
+    for at in (0..DOCUMENTS).step_by(10) {
+        index.apply(&[Change::Delete { record_key: &key(at) }]);
+    }
+    let parts = index.state.read().parts.clone();
+    assert_eq!(parts.len(), 1);
+    let field = &index.definition.vectors[0];
+    let vectors = parts[0].segment.vectors(0, field, crate::vector::ElementType::Float).unwrap();
+    assert!(vectors.graph.is_some());
+    index
+}
+
+/// Documents whose key is divisible by 7 are hidden.
+struct Hidden;
+
+impl Control for Hidden {
+    fn check(&self) -> mayfly_base::Result<()> {
+        Ok(())
+    }
+
+    fn is_hidden(&self, record_key: &[u8]) -> bool {
+        u32::from_be_bytes(record_key.try_into().unwrap()).is_multiple_of(7)
+    }
+}
+
+#[test]
+fn graphs_find_what_scans_find() {
+    for quantization in ["none", "scalar"] {
+        let folder = tempfile::tempdir().unwrap();
+        let index = filled(folder.path(), quantization);
+        for filter in [doc! {}, doc! {"a": {"$lt": 80}}, doc! {"a": 5}] {
+            let (mut found, mut all) = (0, 0);
+            for at in 0..40 {
+                let vector = vector(at + DOCUMENTS);
+                let search = |options: Document| {
+                    let mut stage = doc! {"queryVector": &vector, "filter": &filter, "limit": 10};
+                    stage.extend(options);
+                    let query = query(&index, stage);
+                    index.search(&query, None, 10, &Hidden).unwrap().hits
+                };
+                let expected = search(doc! {"exact": true});
+                let hits = search(doc! {"numCandidates": 20});
+                assert_eq!(hits.len(), expected.len());
+                for hit in &hits {
+                    let at = u32::from_be_bytes(hit.record_key.as_slice().try_into().unwrap());
+                    assert!(at % 10 != 0 && at % 7 != 0, "{at} is deleted or hidden");
+                }
+                all += expected.len();
+                found += expected.iter().filter(|hit| hits.contains(hit)).count();
+            }
+            assert!(found * 100 >= all * 97, "{found} of {all}, {quantization}, {filter}");
+        }
+    }
+}
+
+#[test]
+fn equal_vectors_do_not_cut_a_graph_into_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut index = Index::open(folder.path(), definition("euclidean", "none")).unwrap();
+    index.graph_from = 100;
+    for at in 0..1_500 {
+        let place = if at % 3 == 0 { at } else { at % 2 };
+        put(&index, &key(at), &doc! {"v": vector(place)});
+    }
+    index.commit(1).unwrap();
+    for at in (300..1_500).step_by(30) {
+        let near = query(&index, doc! {"queryVector": vector(at), "numCandidates": 10, "limit": 1});
+        let hits = index.search(&near, None, 1, &Unlimited).unwrap().hits;
+        assert_eq!(hits[0].record_key, key(at));
+    }
+}

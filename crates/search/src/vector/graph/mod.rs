@@ -1,0 +1,56 @@
+//! A graph over the vectors of a segment (HNSW): each vector is linked with near ones, and a search
+//! goes along the links to nearer and nearer vectors.
+//!
+//! A vector is on level 0, and on each next level with a probability of one in `edges`. The upper
+//! levels lead a search quickly to the neighbourhood; on level 0 it collects its candidates.
+//!
+//! ```text
+//!  Links    level 0: for each vector  count u32 | 2 * edges places, u32 each
+//!  Upper    edges u32 | entry u32 | levels of the entry u32 | number of vectors n u32
+//!           their places, u32 each, ascending | n + 1 offsets of lists, u32 each
+//!           lists, for each vector from level 1 up: count u32 | edges places, u32 each
+//! ```
+//! All places are those of the vectors in their section.
+
+mod build;
+mod search;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use build::{GraphBuilder, GraphOptions};
+pub(crate) use search::Graph;
+
+/// A vector with its score. Scores are not negative, so their bits have their order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Scored {
+    bits: u32,
+    place: u32,
+}
+
+impl Scored {
+    fn new(score: f32, place: u32) -> Scored {
+        Scored { bits: score.max(0.0).to_bits(), place }
+    }
+}
+
+/// The vectors that a search has seen.
+struct Visited(Vec<u64>);
+
+impl Visited {
+    fn new(len: usize) -> Visited {
+        Visited(vec![0; len.div_ceil(64)])
+    }
+
+    /// Adds a vector. Returns whether it is new.
+    #[inline]
+    fn insert(&mut self, place: u32) -> bool {
+        let bit = 1 << (place % 64);
+        match self.0.get_mut(place as usize / 64) {
+            Some(word) if *word & bit == 0 => {
+                *word |= bit;
+                true
+            }
+            _ => false,
+        }
+    }
+}

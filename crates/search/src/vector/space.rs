@@ -1,0 +1,70 @@
+//! The vectors of a new segment, which its graph compares with each other.
+
+use super::ElementType;
+use super::kernel::{distance_bytes, distance_stored, dot_bytes, dot_stored};
+use super::score::{of_bytes_product, of_distance, of_product};
+use crate::definition::Similarity;
+
+/// Vectors of one field and one type, by their places.
+pub(crate) struct Space<'a> {
+    pub(crate) similarity: Similarity,
+    pub(crate) element: ElementType,
+    /// The elements and the length of each vector.
+    pub(crate) vectors: Vec<(&'a [u8], f32)>,
+    /// The codes of all vectors, and the step of each, if the field is quantised.
+    pub(crate) codes: Option<(&'a [u8], &'a [f32])>,
+}
+
+impl Space<'_> {
+    /// The score of two vectors. Quantised vectors are compared by their codes.
+    #[inline]
+    pub(crate) fn score(&self, left: usize, right: usize) -> f32 {
+        let score = match (self.codes, self.element) {
+            (Some((codes, steps)), _) => self.score_codes(codes, steps, left, right),
+            (None, ElementType::Float) => self.score_floats(left, right),
+            (None, ElementType::Byte | ElementType::Bit) => self.score_bytes(left, right),
+        };
+        if score.is_nan() { 0.0 } else { score }
+    }
+
+    #[inline]
+    fn score_codes(&self, codes: &[u8], steps: &[f32], left: usize, right: usize) -> f32 {
+        let dimensions = codes.len() / steps.len().max(1);
+        let of = |place: usize| &codes[place * dimensions..(place + 1) * dimensions];
+        let product = dot_bytes(of(left), of(right)) as f32 * steps[left] * steps[right];
+        let (left, right) = (self.vectors[left].1, self.vectors[right].1);
+        match self.similarity {
+            Similarity::Cosine => of_product(product / (left * right)),
+            Similarity::DotProduct => of_product(product),
+            Similarity::Euclidean => {
+                of_distance((left * left + right * right - 2.0 * product).max(0.0))
+            }
+        }
+    }
+
+    #[inline]
+    fn score_floats(&self, left: usize, right: usize) -> f32 {
+        let ((left, left_length), (right, right_length)) =
+            (self.vectors[left], self.vectors[right]);
+        match self.similarity {
+            Similarity::Cosine => {
+                of_product(dot_stored(left, right) / (left_length * right_length))
+            }
+            Similarity::DotProduct => of_product(dot_stored(left, right)),
+            Similarity::Euclidean => of_distance(distance_stored(left, right)),
+        }
+    }
+
+    #[inline]
+    fn score_bytes(&self, left: usize, right: usize) -> f32 {
+        let ((left, left_length), (right, right_length)) =
+            (self.vectors[left], self.vectors[right]);
+        match self.similarity {
+            Similarity::Cosine => {
+                of_product(dot_bytes(left, right) as f32 / (left_length * right_length))
+            }
+            Similarity::DotProduct => of_bytes_product(dot_bytes(left, right), left.len()),
+            Similarity::Euclidean => of_distance(distance_bytes(left, right) as f32),
+        }
+    }
+}
