@@ -312,8 +312,8 @@ class Suite:
 # because nothing in it depends on the engine but the panel of the disk.
 OWN_ENGINE = [
     "test_backup.py", "test_backup_disk_full.py", "test_backup_drill.py", "test_backup_postgres.py", "test_backup_s3.py",
-    "test_check.py", "test_fsync_copies.py", "test_postgres.py", "test_restore_to_a_time.py", "test_runner.py", "test_standby.py",
-    "test_status_page.py", "test_traces.py",
+    "test_check.py", "test_fsync_copies.py", "test_postgres.py", "test_restore_to_a_time.py", "test_runner.py", "test_search_model.py",
+    "test_standby.py", "test_status_page.py", "test_traces.py",
 ]
 
 

@@ -52,6 +52,7 @@ pub use stage::map_reduce::MAP_REDUCE_STAGE;
 pub use stage::{
     Description, Host, KnownDescription, Needs as StageNeeds, PipelineContext, PipelineOwner,
     Rights, RunSettings, SearchHit, SearchHits, SearchKind, Searcher, WantedDescription,
+    WantedOfHits,
 };
 pub use timeseries::{
     delete_measurements, delete_raw_buckets, find_and_modify_raw_bucket,

@@ -30,6 +30,15 @@ pub(crate) const TEXT_SCORE: &str = "textScore";
 /// The score of `$search`.
 pub(crate) const SEARCH_SCORE: &str = "searchScore";
 
+/// The passages of a document in which `$search` found its terms.
+pub(crate) const SEARCH_HIGHLIGHTS: &str = "searchHighlights";
+
+/// The explanation of the score of `$search`.
+pub(crate) const SEARCH_SCORE_DETAILS: &str = "searchScoreDetails";
+
+/// The token after which a later `$search` goes on.
+pub(crate) const SEARCH_SEQUENCE_TOKEN: &str = "searchSequenceToken";
+
 /// The value of `$$SEARCH_META`.
 pub(crate) const SEARCH_META: &str = "searchMeta";
 

@@ -12,6 +12,7 @@ use crate::exec::{Flow, TriedPlan};
 use crate::explain::{Explained, examined_by, write_absent, write_counted, write_started};
 use crate::language::{CanonicalQuery, Hint};
 use crate::stage::geo_near::GeoNear;
+use crate::stage::search::Search;
 use crate::stage::{RunSettings, Step};
 
 impl Pipeline {
@@ -34,10 +35,14 @@ impl Pipeline {
         }
         let by_distance =
             collection.is_some() && self.steps.first().is_some_and(Step::is::<GeoNear>);
-        let taken = if by_distance { 1 } else { front_length(&self.steps) };
+        let search = self.steps.first().and_then(Step::get::<Search>).map(Search::name);
+        let first = search.or(by_distance.then_some("$geoNearCursor"));
+        let taken = if first.is_some() { 1 } else { front_length(&self.steps) };
         let later = self.steps[taken..].iter().filter_map(Step::written);
         let later: Vec<DocBuf> = later.map(RawDoc::to_owned).collect();
         let settings = RunSettings { read_only: true, ..settings };
+        let sought = self.steps.first().filter(|_| search.is_some()).and_then(Step::written);
+        let sought = sought.map(RawDoc::to_owned);
         let mut run = self.start(session, collection, hint, settings)?;
         session.op.update_info(|info| info.plan_summary = run.plan_summary());
         let runs = explained.runs();
@@ -47,15 +52,18 @@ impl Pipeline {
             run.run(session, &mut |_| Ok(Flow::More))?;
         }
         let all = session.op.elapsed_micros().abs_diff(began);
-        if later.is_empty() && !by_distance {
+        if later.is_empty() && first.is_none() {
             return run.write_query(session, &tried, explained, out).map(|_| ());
         }
         let did = if runs { run.stage_stats() } else { Vec::new() };
         let mut micros = did.iter().fold(all, |left, (_, own)| left.saturating_sub(*own));
         let took = |micros: u64| RawValue::Int64(i64::try_from(micros / 1000).unwrap_or(i64::MAX));
         out.start_array("stages").push_document();
-        out.start_document(if by_distance { "$geoNearCursor" } else { "$cursor" });
-        let returned = run.write_query(session, &tried, explained, out)?;
+        out.start_document(first.unwrap_or("$cursor"));
+        let returned = match sought {
+            Some(sought) => run.write_search(sought.as_doc(), out),
+            None => run.write_query(session, &tried, explained, out)?,
+        };
         out.end();
         if runs {
             out.append("nReturned", i64::try_from(returned).unwrap_or(i64::MAX));
@@ -90,6 +98,21 @@ impl PipelineRun {
             executor.time_nodes();
         }
         executor.settle(session)
+    }
+
+    /// Appends a search: the operand of its stage, and how the index runs it. Returns the number of
+    /// its results.
+    fn write_search(&self, sought: RawDoc<'_>, out: &mut DocBuilder) -> u64 {
+        if let Some(operand) = sought.iter().next() {
+            out.append("query", operand.value());
+        }
+        if let Input::Source(source) = &self.input
+            && let Some((explained, returned)) = source.explain()
+        {
+            out.append("explain", &explained);
+            return returned;
+        }
+        0
     }
 
     /// Appends the plan of the query and its figures. Returns the number of its results.

@@ -17,9 +17,13 @@ use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::source::{MemorySource, RunningSource};
+use super::window::Limit;
 use super::{Next, PipelineContext, Running, Stage, StageContext, Step};
 use crate::exec::Flow;
-use crate::language::metadata::{Metadata, SEARCH_META, SEARCH_SCORE, VECTOR_SEARCH_SCORE};
+use crate::language::metadata::{
+    Metadata, SEARCH_HIGHLIGHTS, SEARCH_META, SEARCH_SCORE, SEARCH_SCORE_DETAILS,
+    SEARCH_SEQUENCE_TOKEN, VECTOR_SEARCH_SCORE,
+};
 use crate::language::validator::mentions;
 
 /// The stage of a search.
@@ -46,7 +50,13 @@ impl SearchKind {
     /// The metadata that results have.
     fn metadata(self) -> &'static [&'static str] {
         match self {
-            SearchKind::Search => &[SEARCH_SCORE, SEARCH_META],
+            SearchKind::Search => &[
+                SEARCH_SCORE,
+                SEARCH_HIGHLIGHTS,
+                SEARCH_SCORE_DETAILS,
+                SEARCH_SEQUENCE_TOKEN,
+                SEARCH_META,
+            ],
             SearchKind::Meta => &[SEARCH_META],
             SearchKind::Vector => &[VECTOR_SEARCH_SCORE],
         }
@@ -59,6 +69,23 @@ pub struct SearchHit {
     pub id_key: IdKey,
     /// The score of the document.
     pub score: f64,
+    /// The fields that the index keeps, if the search returns them instead of the document.
+    pub stored: Option<DocBuf>,
+    /// The explanation of the score, if the search asks for it.
+    pub details: Option<DocBuf>,
+    /// The token after which a later search goes on, if [`WantedOfHits`] says so.
+    pub token: Option<String>,
+}
+
+/// What the stages after a search need of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WantedOfHits {
+    /// The number of documents that are read, if it is known.
+    pub documents: Option<usize>,
+    /// Whether the stages read tokens.
+    pub tokens: bool,
+    /// Whether the stages read the metadata of the whole search.
+    pub metadata: bool,
 }
 
 /// The hits of one search, the best first.
@@ -72,8 +99,17 @@ pub trait SearchHits: Send {
     /// The most documents that the stage returns, if it has a limit.
     fn limit(&self) -> Option<usize>;
 
-    /// The number of documents up to which results are counted for the metadata; `None` for all.
-    fn counted_up_to(&self) -> Option<usize>;
+    /// The document of `$searchMeta`: the number of results, and facets.
+    ///
+    /// # Errors
+    /// As [`SearchHits::page`].
+    fn metadata(&self, session: StoreSession<'_>) -> Result<DocBuf>;
+
+    /// The array of highlights of a document; `None` if the search asks for none.
+    fn highlights(&self, document: RawDoc<'_>) -> Option<DocBuf>;
+
+    /// How the search runs, for explain.
+    fn explain(&self) -> DocBuf;
 }
 
 /// The part of the server that has the search indexes.
@@ -90,6 +126,7 @@ pub trait Searcher: Debug + Send + Sync {
         collection: &Arc<Collection>,
         kind: SearchKind,
         spec: RawDoc<'_>,
+        wanted: WantedOfHits,
     ) -> Result<Option<Box<dyn SearchHits>>>;
 }
 
@@ -134,6 +171,11 @@ impl Running for Misplaced {
 }
 
 impl Search {
+    /// The name of the stage.
+    pub(crate) fn name(&self) -> &'static str {
+        self.kind.stage()
+    }
+
     /// Starts the search over a collection; without one there are no results. `later` are the
     /// stages that follow.
     ///
@@ -150,56 +192,42 @@ impl Search {
             let text = "Using $search and $vectorSearch aggregation stages requires additional configuration.";
             return Err(Error::new(ErrorCode(31082), text));
         };
+        let mut written = later.iter().filter_map(Step::written);
+        let wanted = WantedOfHits {
+            documents: later.first().and_then(Step::get::<Limit>).map(|limit| limit.0 as usize),
+            tokens: written.clone().any(|spec| mentions(spec, SEARCH_SEQUENCE_TOKEN)),
+            metadata: self.kind == SearchKind::Meta
+                || written.any(|spec| mentions(spec, "$$SEARCH_META")),
+        };
+        let spec = self.spec.as_doc();
         let hits = match &collection {
-            Some(found) => searcher.start(session, found, self.kind, self.spec.as_doc())?,
+            Some(found) => searcher.start(session, found, self.kind, spec, wanted)?,
             None => None,
         };
-        match (self.kind, hits.zip(collection)) {
-            (SearchKind::Meta, None) => Ok(MemorySource::boxed([about(0, self.counts_all())])),
-            (_, None) => Ok(MemorySource::boxed(VecDeque::new())),
-            (SearchKind::Meta, Some((hits, collection))) => {
-                let mut found = Found::new(hits, collection, self.kind);
-                let count = found.count(session)?;
-                Ok(MemorySource::boxed([about(count, self.counts_all())]))
-            }
-            (_, Some((hits, collection))) => {
-                let mut found = Found::new(hits, collection.clone(), self.kind);
-                let mut later = later.iter().filter_map(Step::written);
-                if later.any(|spec| mentions(spec, "$$SEARCH_META")) {
-                    found.meta = Some(self.meta(session, collection, searcher)?);
-                }
-                Ok(Box::new(found))
-            }
-        }
-    }
-
-    /// The value of `$$SEARCH_META`, by a search of its own.
-    fn meta(
-        &self,
-        session: StoreSession<'_>,
-        collection: Arc<Collection>,
-        searcher: &Arc<dyn Searcher>,
-    ) -> Result<DocBuf> {
-        let hits = searcher.start(session, &collection, self.kind, self.spec.as_doc())?;
-        let count = match hits {
-            Some(hits) => Found::new(hits, collection, self.kind).count(session)?,
-            None => 0,
+        let Some((hits, collection)) = hits.zip(collection) else {
+            return Ok(match self.kind {
+                SearchKind::Meta => MemorySource::boxed([nothing(spec)]),
+                SearchKind::Search | SearchKind::Vector => MemorySource::boxed(VecDeque::new()),
+            });
         };
-        Ok(about(count, self.counts_all()))
-    }
-
-    /// Whether the specification asks for an exact count.
-    fn counts_all(&self) -> bool {
-        let count = self.spec.as_doc().get("count").and_then(RawValue::as_document);
-        count.and_then(|count| count.get("type")) == Some(RawValue::String("total"))
+        let meta = match wanted.metadata {
+            true => Some(hits.metadata(session)?),
+            false => None,
+        };
+        match (self.kind, meta) {
+            (SearchKind::Meta, Some(meta)) => Ok(MemorySource::boxed([meta])),
+            (kind, meta) => Ok(Box::new(Found::new(hits, collection, kind, meta))),
+        }
     }
 }
 
-/// The document of `$searchMeta` and the value of `$$SEARCH_META`.
-fn about(count: usize, is_total: bool) -> DocBuf {
+/// The document of `$searchMeta` without an index.
+fn nothing(spec: RawDoc<'_>) -> DocBuf {
+    let count = spec.get("count").and_then(RawValue::as_document);
+    let kind = count.and_then(|count| count.get("type"));
+    let is_total = kind == Some(RawValue::String("total"));
     let mut out = DocBuilder::new();
-    let name = if is_total { "total" } else { "lowerBound" };
-    out.start_document("count").append(name, i64::try_from(count).unwrap_or(i64::MAX)).end();
+    out.start_document("count").append(if is_total { "total" } else { "lowerBound" }, 0_i64).end();
     out.finish()
 }
 
@@ -213,19 +241,25 @@ struct Found {
     /// The number of documents that may still be returned.
     left: usize,
     is_over: bool,
+    returned: u64,
     /// The value of `$$SEARCH_META`, if the pipeline reads it.
     meta: Option<DocBuf>,
 }
 
 impl Found {
-    fn new(hits: Box<dyn SearchHits>, collection: Arc<Collection>, kind: SearchKind) -> Found {
+    fn new(
+        hits: Box<dyn SearchHits>,
+        collection: Arc<Collection>,
+        kind: SearchKind,
+        meta: Option<DocBuf>,
+    ) -> Found {
         let left = hits.limit().unwrap_or(usize::MAX);
         let (page, is_over) = (VecDeque::new(), left == 0);
-        Found { hits, collection, kind, page, left, is_over, meta: None }
+        Found { hits, collection, kind, page, left, is_over, returned: 0, meta }
     }
 
-    /// The next hit with its document.
-    fn read(&mut self, session: StoreSession<'_>) -> Result<Option<(DocBuf, f64)>> {
+    /// The next hit that is visible, with its document.
+    fn read(&mut self, session: StoreSession<'_>) -> Result<Option<(SearchHit, DocBuf)>> {
         self.collection.check_alive()?;
         while !self.is_over {
             let Some(hit) = self.page.pop_front() else {
@@ -240,39 +274,49 @@ impl Found {
             if let Some(document) = found {
                 self.left = self.left.saturating_sub(1);
                 self.is_over = self.left == 0;
-                return Ok(Some((document, hit.score)));
+                self.returned += 1;
+                return Ok(Some((hit, document)));
             }
         }
         Ok(None)
     }
 
-    /// The number of results, up to the number that is to be counted.
-    fn count(&mut self, session: StoreSession<'_>) -> Result<usize> {
-        let most = self.hits.counted_up_to().unwrap_or(usize::MAX);
-        let mut count = 0;
-        while count < most && self.read(session)?.is_some() {
-            count += 1;
+    /// The metadata of a hit.
+    fn notes(&self, hit: &SearchHit, document: RawDoc<'_>) -> Metadata {
+        let mut notes = DocBuilder::new();
+        if self.kind == SearchKind::Vector {
+            notes.append(VECTOR_SEARCH_SCORE, hit.score);
+            return Metadata::new(notes.finish());
         }
-        Ok(count)
+        notes.append(SEARCH_SCORE, hit.score);
+        if let Some(highlights) = self.hits.highlights(document) {
+            notes.append(SEARCH_HIGHLIGHTS, RawValue::Array(highlights.as_doc()));
+        }
+        if let Some(details) = &hit.details {
+            notes.append(SEARCH_SCORE_DETAILS, details);
+        }
+        if let Some(token) = &hit.token {
+            notes.append(SEARCH_SEQUENCE_TOKEN, &**token);
+        }
+        if let Some(meta) = &self.meta {
+            notes.append(SEARCH_META, meta);
+        }
+        Metadata::new(notes.finish())
     }
 }
 
 impl RunningSource for Found {
     fn next(&mut self, session: StoreSession<'_>) -> Result<Option<(DocBuf, Metadata)>> {
-        let Some((document, score)) = self.read(session)? else { return Ok(None) };
-        let mut notes = DocBuilder::new();
-        let name = match self.kind {
-            SearchKind::Vector => VECTOR_SEARCH_SCORE,
-            SearchKind::Search | SearchKind::Meta => SEARCH_SCORE,
-        };
-        notes.append(name, score);
-        if let Some(meta) = &self.meta {
-            notes.append(SEARCH_META, meta);
-        }
-        Ok(Some((document, Metadata::new(notes.finish()))))
+        let Some((mut hit, document)) = self.read(session)? else { return Ok(None) };
+        let notes = self.notes(&hit, document.as_doc());
+        Ok(Some((hit.stored.take().unwrap_or(document), notes)))
     }
 
     fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    fn explain(&self) -> Option<(DocBuf, u64)> {
+        Some((self.hits.explain(), self.returned))
     }
 }

@@ -87,6 +87,12 @@ pub(crate) trait RunningSource: Send {
     /// Whether no document is known to follow.
     fn is_over(&self) -> bool;
 
+    /// A description of the source for explain, and the number of its documents until now, if it
+    /// has them.
+    fn explain(&self) -> Option<(DocBuf, u64)> {
+        None
+    }
+
     /// Whether there is no document now, although the source is not over.
     fn is_idle(&self) -> bool {
         false

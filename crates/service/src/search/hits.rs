@@ -1,14 +1,15 @@
 //! Searches over open files.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::{SearchHit, SearchHits, SearchKind, Searcher};
-use mayfly_search::{Control, Cursor, Query};
+use mayfly_query::{SearchHit, SearchHits, SearchKind, Searcher, WantedOfHits};
+use mayfly_search::{Control, Cursor, Hit, Query, ScoreDetails};
 use mayfly_storage::{Collection, SearchIndex, SearchVersion, StoreSession};
-use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{OpenSearch, SearchIndexes};
 
@@ -19,9 +20,6 @@ const DEFAULT_NAME: &str = "default";
 const FIRST_PAGE: usize = 32;
 const LARGEST_PAGE: usize = 512;
 
-/// Results are counted exactly up to this number, unless the search says otherwise.
-const COUNTED: usize = 1_000;
-
 impl Searcher for SearchIndexes {
     fn start(
         &self,
@@ -29,6 +27,7 @@ impl Searcher for SearchIndexes {
         collection: &Arc<Collection>,
         kind: SearchKind,
         spec: RawDoc<'_>,
+        wanted: WantedOfHits,
     ) -> Result<Option<Box<dyn SearchHits>>> {
         let name = match spec.get("index") {
             None | Some(RawValue::Null) => DEFAULT_NAME,
@@ -46,15 +45,10 @@ impl Searcher for SearchIndexes {
             SearchKind::Vector => Query::parse_vector_search(spec, &open.definition)?,
             SearchKind::Search | SearchKind::Meta => Query::parse_search(spec, &open.definition)?,
         };
-        let counted = counted_up_to(spec);
-        Ok(Some(Box::new(Hits {
-            open,
-            query,
-            after: None,
-            size: FIRST_PAGE,
-            is_over: false,
-            counted,
-        })))
+        let size = query.limit().or(wanted.documents).unwrap_or(FIRST_PAGE);
+        let (collection, size) = (collection.clone(), size.clamp(1, LARGEST_PAGE));
+        let (after, is_over) = (None, false);
+        Ok(Some(Box::new(Hits { open, collection, query, wanted, after, size, is_over })))
     }
 }
 
@@ -94,25 +88,15 @@ fn not_ready(index: &SearchIndex) -> Error {
     }
 }
 
-/// The number of results that are counted; `None` for all.
-fn counted_up_to(spec: RawDoc<'_>) -> Option<usize> {
-    let count = spec.get("count").and_then(RawValue::as_document);
-    let count = count.unwrap_or(RawDoc::EMPTY);
-    if count.get("type") == Some(RawValue::String("total")) {
-        return None;
-    }
-    let threshold = count.get("threshold").and_then(Number::from_value);
-    Some(threshold.map_or(COUNTED, |threshold| threshold.to_f64() as usize))
-}
-
 /// The hits of one search.
 struct Hits {
     open: Arc<OpenSearch>,
+    collection: Arc<Collection>,
     query: Query,
+    wanted: WantedOfHits,
     after: Option<Cursor>,
     size: usize,
     is_over: bool,
-    counted: Option<usize>,
 }
 
 /// Ends a search with its operation. Hidden documents are recognised when they are read.
@@ -128,28 +112,80 @@ impl Control for OfOperation<'_> {
     }
 }
 
+/// Ends a count with its operation, and leaves out documents that a policy hides.
+struct OfVisible<'o> {
+    session: StoreSession<'o>,
+    collection: &'o Collection,
+    /// Why a document could not be read.
+    failure: RefCell<Option<Error>>,
+}
+
+impl Control for OfVisible<'_> {
+    fn check(&self) -> Result<()> {
+        self.failure.borrow().clone().map_or(Ok(()), Err)?;
+        self.session.op.check()
+    }
+
+    fn is_hidden(&self, id_key: &[u8]) -> bool {
+        if !self.collection.hides_expired() {
+            return false;
+        }
+        let (store, view) = (self.session.store, self.session.view);
+        match store.read_by_id(view, self.collection, id_key, |_, _| ()) {
+            Ok(found) => found.is_none(),
+            Err(error) => {
+                *self.failure.borrow_mut() = Some(error);
+                true
+            }
+        }
+    }
+}
+
 impl SearchHits for Hits {
     fn page(&mut self, session: StoreSession<'_>) -> Result<Vec<SearchHit>> {
         if self.is_over {
             return Ok(Vec::new());
         }
         let control = OfOperation(session);
-        let size = self.size.min(self.query.limit().unwrap_or(usize::MAX).max(1));
-        let page = self.open.index.search(&self.query, self.after.as_ref(), size, &control)?;
+        let index = &self.open.index;
+        let page = index.search(&self.query, self.after.as_ref(), self.size, &control)?;
         self.is_over = page.next.is_none();
         self.after = page.next;
         self.size = (2 * self.size).min(LARGEST_PAGE);
-        let hits = page.hits.into_iter();
-        Ok(hits
-            .map(|hit| SearchHit { id_key: hit.record_key, score: f64::from(hit.score) })
-            .collect())
+        let hit = |hit: Hit| SearchHit {
+            score: f64::from(hit.score),
+            token: self.wanted.tokens.then(|| hit.sequence_token()),
+            details: hit.score_details.as_ref().map(ScoreDetails::to_document),
+            stored: hit.stored_source,
+            id_key: hit.record_key,
+        };
+        Ok(page.hits.into_iter().map(hit).collect())
     }
 
     fn limit(&self) -> Option<usize> {
         self.query.limit()
     }
 
-    fn counted_up_to(&self) -> Option<usize> {
-        self.counted
+    fn metadata(&self, session: StoreSession<'_>) -> Result<DocBuf> {
+        let failure = RefCell::new(None);
+        let control = OfVisible { session, collection: &self.collection, failure };
+        let metadata = self.open.index.metadata(&self.query, &control)?;
+        control.check()?;
+        Ok(metadata)
+    }
+
+    fn highlights(&self, document: RawDoc<'_>) -> Option<DocBuf> {
+        if !self.query.returns_highlights() {
+            return None;
+        }
+        let mut out = DocBuilder::new_array();
+        for highlight in self.open.index.highlights(&self.query, document) {
+            out.push(&highlight.to_document());
+        }
+        Some(out.finish())
+    }
+
+    fn explain(&self) -> DocBuf {
+        self.open.index.explain(&self.query)
     }
 }
