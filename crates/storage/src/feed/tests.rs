@@ -2,6 +2,7 @@
 
 mod crash;
 mod definitions;
+mod files;
 mod reading;
 mod retention;
 

@@ -5,12 +5,12 @@ use super::*;
 use crate::testing::open_with;
 
 /// A store whose log is cut after a few kilobytes.
-fn small_log(f: &Fixture) -> Fixture {
+pub(super) fn small_log(f: &Fixture) -> Fixture {
     let options = StoreOptions { background: false, oplog_bytes: 8192, ..StoreOptions::default() };
     open_with(f.engine.clone(), f.clock.clone(), options)
 }
 
-fn fill_log(f: &Fixture, name: &str, bytes: usize) {
+pub(super) fn fill_log(f: &Fixture, name: &str, bytes: usize) {
     for _ in 0..bytes / 256 {
         let document = doc! { "_id": mayfly_value::bson::oid::ObjectId::from_bytes(mayfly_value::new_object_id(0)), "x": "x".repeat(200) };
         f.insert(name, &document).unwrap();
