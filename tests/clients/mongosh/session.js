@@ -201,6 +201,7 @@ check('rs helpers of the member', () => {
 });
 
 load('transactions.js');
+load('search.js');
 load('authorization.js');
 load('encryption.js');
 load('examples.js');

@@ -12,6 +12,7 @@ mod plans;
 mod point;
 mod query;
 mod restart;
+mod search;
 mod transactions;
 mod ttl;
 mod update;
@@ -150,6 +151,10 @@ pub(crate) const ALL: &[Work] = &[
     named_only("ids-ttl-uuid", "TTL deletion, 2 indexes, UUID strings", ids::expire_uuid),
     named_only("ids-memory", "5,000,000 UUID strings, 2 scans, 2 builds", ids::memory),
     named_only("ttl-mass", "mass expiry during YCSB A, by seconds", mass::expire),
+    named_only("search-any", "$search, best 10 of two words, either", search::any_word),
+    named_only("search-all", "$search, best 10 of two words, both", search::all_words),
+    named_only("search-vector", "$vectorSearch, nearest 10, 128 dimensions", search::vectors),
+    named_only("search-insert", "insert, then a search that finds it", search::insert_and_search),
     named_only("overload", "finds by _id beside attacks", overload::overload),
 ];
 
