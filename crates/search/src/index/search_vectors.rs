@@ -22,6 +22,7 @@ use crate::filter::{BitSet, Condition};
 use crate::query::{Query, VectorQuery};
 use crate::vector::codes::Codes;
 use crate::vector::graph::Graph;
+use crate::vector::kernel::prefetch;
 
 /// Vectors between two calls of [`Control::check`].
 const BLOCK: usize = 1_024;
@@ -256,11 +257,18 @@ impl<'s> Search<'s> {
                     let (step, length) = (float_at(steps, place), vectors.length(place));
                     own.score(probe, codes.unwrap_or(&[]), step, length)
                 };
-                graph.search(size, score, accepts, check)?
+                let load = |place: usize| {
+                    let end = (place + 1) * dimensions;
+                    prefetch(codes.get(place * dimensions..end).unwrap_or(&[]));
+                    prefetch(steps.get(place * 4..place * 4 + 4).unwrap_or(&[]));
+                    vectors.prefetch_length(place);
+                };
+                graph.search(size, score, load, accepts, check)?
             }
             None => {
                 let score = |place| probe.score(vectors.data(place), vectors.length(place));
-                graph.search(size, score, accepts, check)?
+                let load = |place| prefetch(vectors.data(place));
+                graph.search(size, score, load, accepts, check)?
             }
         };
         places.sort_unstable();

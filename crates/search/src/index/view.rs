@@ -1,6 +1,7 @@
 //! The parts of an index at one moment, and what all queries on them share.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
@@ -130,7 +131,22 @@ impl View {
         part: &Part,
     ) -> Result<BitSet> {
         let mut matching = BitSet::new(part.segment.len());
-        let Some(postings) = part.segment.postings() else { return Ok(matching) };
+        self.each(planner, node, part, |ordinal| {
+            matching.insert(ordinal);
+            ControlFlow::Continue(())
+        })?;
+        Ok(matching)
+    }
+
+    /// Visits the documents of a part that match and were not deleted, until the visitor ends it.
+    pub(super) fn each(
+        &self,
+        planner: &Planner<'_>,
+        node: &Node,
+        part: &Part,
+        mut visit: impl FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let Some(postings) = part.segment.postings() else { return Ok(()) };
         let query = planner.build(node, &part.segment)?;
         let scoring = EnableScoring::disabled_from_searcher(&self.searcher);
         let weight = query.weight(scoring).map_err(failed)?;
@@ -141,10 +157,37 @@ impl View {
                 planner.control.check()?;
             }
             count += 1;
-            matching.insert(documents.doc() as usize);
+            let ordinal = documents.doc() as usize;
+            if !part.deleted.contains(ordinal) && visit(ordinal).is_break() {
+                break;
+            }
             documents.advance();
         }
-        matching.subtract(&part.deleted);
-        Ok(matching)
+        Ok(())
+    }
+
+    /// Visits the documents that match and are not hidden, at most `most` of all parts. Returns
+    /// their number.
+    pub(super) fn each_visible(
+        &self,
+        planner: &Planner<'_>,
+        node: &Node,
+        most: usize,
+        mut visit: impl FnMut(usize, usize),
+    ) -> Result<usize> {
+        let mut count = 0;
+        for (at, part) in self.parts.iter().enumerate() {
+            if count >= most {
+                break;
+            }
+            self.each(planner, node, part, |ordinal| {
+                if !planner.control.is_hidden(part.segment.key(ordinal)) {
+                    visit(at, ordinal);
+                    count += 1;
+                }
+                if count >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
+        Ok(count)
     }
 }

@@ -96,7 +96,9 @@ impl<'p> Planner<'p> {
                 let field = self.parts_field(path, segment);
                 let fields: Vec<WordField> = field.into_iter().collect();
                 self.each_text(&fields, queries, |field, terms| match (fuzzy, criteria) {
-                    (Some(fuzzy), _) => self.fuzzy_parts(field, terms, *fuzzy, segment),
+                    (Some(fuzzy), criteria) => {
+                        self.fuzzy_parts(field, terms, *criteria, *fuzzy, segment)
+                    }
                     (None, Criteria::Sequence) => self.phrase(field, terms, 0),
                     (None, criteria) => self.terms(field, terms, *criteria),
                 })

@@ -107,6 +107,7 @@ impl Planner<'_> {
         &self,
         field: &WordField,
         terms: &Terms,
+        criteria: Criteria,
         fuzzy: Fuzzy,
         segment: &Segment,
     ) -> Result<Box<dyn Query>> {
@@ -119,7 +120,10 @@ impl Planner<'_> {
             self.select(postings, field, &near.prefix(), accepts, &mut selected)?;
             queries.push(Box::new(SetQuery(Arc::new(selected))));
         }
-        Ok(Box::new(BooleanQuery::union(queries)))
+        Ok(Box::new(match criteria {
+            Criteria::Any => BooleanQuery::union(queries),
+            Criteria::All | Criteria::Sequence => BooleanQuery::intersection(queries),
+        }))
     }
 
     /// The documents with terms that are near to those of a query.

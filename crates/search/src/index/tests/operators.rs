@@ -174,7 +174,7 @@ proptest! {
     fn a_search_for_vectors_gives_what_a_plain_evaluation_gives(
         documents in prop::collection::btree_map(any::<u8>(), (-5..5_i32, -5..5_i32, 0..4_i32), 1..40),
         wanted in (-5..5_i32, -5..5_i32),
-        commits in prop::collection::vec(any::<bool>(), 40),
+        commits in prop::collection::vec(prop::bool::weighted(0.2), 40),
         limit in 1..10_usize,
         filter in prop::option::of(0..4_i32),
         is_exact in any::<bool>(),
