@@ -114,7 +114,7 @@ fn recall_stays_while_documents_come_and_go() {
         }
         if at % 150 == 149 {
             index.commit(at as u64).unwrap();
-            while index.merge(&Unlimited).unwrap() {}
+            merge_all(&index);
         }
     }
     index.commit(1).unwrap();
