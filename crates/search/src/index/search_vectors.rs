@@ -173,7 +173,7 @@ impl<'s> Search<'s> {
             }
             // With few vectors, full precision costs no more than codes and a second comparison.
             (Some(size), _, Some(codes)) if size * 2 < count => {
-                self.scan_codes(segment, &vectors, codes, &selection, size)?
+                self.scan_codes(segment, &vectors, codes, (&selection, count), size)?
             }
             _ => {
                 let places = selected_places(&vectors, &selection, count);
@@ -207,25 +207,25 @@ impl<'s> Search<'s> {
         Ok(())
     }
 
-    /// The places of the best vectors by their codes. Hidden documents are no candidates.
+    /// The places of the best of `count` selected vectors, by their codes. Hidden documents are no
+    /// candidates.
     fn scan_codes(
         &self,
         segment: &Segment,
         vectors: &Vectors<'_>,
         (codes, steps): (&[u8], &[u8]),
-        selection: &Selection<'_>,
+        (selection, count): (&Selection<'_>, usize),
         size: usize,
     ) -> Result<Vec<usize>> {
         let probe = &self.query.probe;
         let own = Codes::of(&probe.floats);
+        let dimensions = own.codes.len();
         let mut best = Candidates::new(size);
-        for (place, codes) in codes.chunks_exact(own.codes.len()).enumerate() {
-            if place % BLOCK == 0 {
+        for (at, place) in selected_places(vectors, selection, count).enumerate() {
+            if at % BLOCK == 0 {
                 self.control.check()?;
             }
-            if !selection.contains(vectors.ordinal(place)) {
-                continue;
-            }
+            let codes = codes.get(place * dimensions..(place + 1) * dimensions).unwrap_or(&[]);
             let score = own.score(probe, codes, float_at(steps, place), vectors.length(place));
             if best.may_add(score) && !self.is_hidden(segment, vectors, place) {
                 best.add(score, place);

@@ -215,3 +215,46 @@ proptest! {
         prop_assert_eq!(boosted, twice);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn near_terms_are_those_of_a_plain_evaluation(
+        words in prop::collection::vec("[abcd]{1,6}", 1..30),
+        query in "[abcd]{1,6}",
+        most in 1..3_usize,
+        prefix in 0..3_usize,
+        commits in prop::collection::vec(prop::bool::weighted(0.2), 30),
+        is_long in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let index = Index::open(folder.path(), text_definition()).unwrap();
+        // Terms that are long are searched in another way.
+        let rest = if is_long { "z".repeat(70) } else { String::new() };
+        for ((key, word), commit) in words.iter().enumerate().zip(commits) {
+            put(&index, &[key as u8], &doc! {"t": format!("{word}{rest}")});
+            if commit {
+                index.commit(1).unwrap();
+            }
+        }
+        let options = doc! {"maxEdits": most as i32, "prefixLength": prefix as i32, "maxExpansions": 1000};
+        let stage = doc! {"text": {"query": format!("{query}{rest}"), "path": "t", "fuzzy": options}};
+        let mut keys: Vec<usize> = find(&index, stage).iter().map(|hit| usize::from(hit.0[0])).collect();
+        keys.sort_unstable();
+        let letters = |text: &str| text.chars().collect::<Vec<char>>();
+        let wanted = letters(&format!("{query}{rest}"));
+        let fits = |word: &String| {
+            let word = letters(&format!("{word}{rest}"));
+            let fixed = prefix.min(wanted.len());
+            if word.len() < fixed || word[..fixed] != wanted[..fixed] {
+                return false;
+            }
+            let distance = plain_distance(&wanted[fixed..], &word[fixed..]);
+            // With a distance of the shorter length or more, the share of the score is nothing.
+            distance <= most && (distance == 0 || distance < word.len().min(wanted.len()))
+        };
+        let expected: Vec<usize> = (0..words.len()).filter(|key| fits(&words[*key])).collect();
+        prop_assert_eq!(keys, expected);
+    }
+}
