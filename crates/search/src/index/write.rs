@@ -15,7 +15,7 @@ use super::segment::vector_section;
 use crate::definition::{IndexingMethod, Quantization, StoredSource, VectorField};
 use crate::fields::{FieldKind, FieldTable};
 use crate::limits::MAX_DOCUMENTS_IN_SEGMENT;
-use crate::text::analyze::Terms;
+use crate::text::encoded::EncodedTerms;
 use crate::text::postings;
 use crate::vector::ElementType;
 use crate::vector::codes::Codes;
@@ -420,7 +420,7 @@ fn write_postings<W: Write>(
     sources: &[Source<'_>],
     scratch: Option<&Path>,
 ) -> Result<(), IndexError> {
-    let mut documents: Vec<&[(u16, Terms)]> = Vec::new();
+    let mut documents: Vec<&[(u16, EncodedTerms)]> = Vec::new();
     let mut segments = Vec::new();
     for source in sources {
         match source {

@@ -216,3 +216,29 @@ fn any_pattern() -> proptest::strategy::BoxedStrategy<Pattern> {
     })
     .boxed()
 }
+
+proptest::proptest! {
+    #[test]
+    fn encoded_terms_are_read_again(
+        words in proptest::collection::vec((0..40_000_usize, ".{0,5}", 0..3_000_usize), 0..20),
+    ) {
+        use super::encoded::{EncodedTerms, EncodedTokenizer};
+        use tantivy::tokenizer::{Token, TokenStream as _, Tokenizer as _};
+        let (mut terms, mut position) = (Terms::default(), 0);
+        for (step, text, more) in words {
+            position += step;
+            let text = text + &"x".repeat(more * 10);
+            terms.tokens.push(Token { position, text, ..Token::default() });
+        }
+        let encoded = EncodedTerms::new(&terms);
+        proptest::prop_assert_eq!(encoded.is_empty(), terms.tokens.is_empty());
+        let mut tokenizer = EncodedTokenizer;
+        let mut stream = tokenizer.token_stream(encoded.as_str());
+        let mut found = Vec::new();
+        while stream.advance() {
+            found.push((stream.token().position, stream.token().text.clone()));
+        }
+        let expected: Vec<_> = terms.tokens.iter().map(|token| (token.position, token.text.clone())).collect();
+        proptest::prop_assert_eq!(found, expected);
+    }
+}
