@@ -42,7 +42,7 @@ impl Index {
         {
             let state = self.state.read();
             if !state.fresh.as_ref().is_some_and(Fresh::is_pending) {
-                return View::new(collect(&state), self.table());
+                return self.view_of(collect(&state), self.table());
             }
         }
         let mut state = self.state.write();
@@ -52,18 +52,26 @@ impl Index {
             let written = fresh.write(memory, &self.definition, &table);
             written.map_err(|error| Error::internal(error.to_string()))?;
         }
-        View::new(collect(&state), table)
+        self.view_of(collect(&state), table)
+    }
+
+    fn view_of(&self, parts: Vec<Part>, table: Arc<FieldTable>) -> Result<View> {
+        let mut known = self.searcher.lock();
+        if let Some((of, searcher)) = &*known
+            && Arc::ptr_eq(of, &table)
+        {
+            return Ok(View { parts, table, searcher: searcher.clone() });
+        }
+        let index = SchemaIndex::create_in_ram(schema(&table));
+        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into();
+        let reader: tantivy::IndexReader = reader.map_err(failed)?;
+        let searcher = reader.searcher();
+        *known = Some((table.clone(), searcher.clone()));
+        Ok(View { parts, table, searcher })
     }
 }
 
 impl View {
-    fn new(parts: Vec<Part>, table: Arc<FieldTable>) -> Result<View> {
-        let index = SchemaIndex::create_in_ram(schema(&table));
-        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into();
-        let reader: tantivy::IndexReader = reader.map_err(failed)?;
-        Ok(View { parts, table, searcher: reader.searcher() })
-    }
-
     /// A planner for a tree of operators. Searches for vectors are done here, since their hits are
     /// the best ones of all segments.
     pub(super) fn planner<'p>(
