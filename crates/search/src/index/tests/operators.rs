@@ -32,6 +32,20 @@ fn near_terms_are_found() {
     }
 }
 
+/// The reference adds the scores of whole words if the path has the type string, too.
+#[test]
+fn whole_words_count_more_than_parts() {
+    let index = Index::in_memory(text_definition());
+    put(&index, b"1", &doc! {"t": "foxy fox"});
+    put(&index, b"2", &doc! {"t": "foxy foxe"});
+    for order in ["any", "sequential"] {
+        let hits =
+            find(&index, doc! {"autocomplete": {"query": "fox", "path": "t", "tokenOrder": order}});
+        assert_eq!((hits[0].0.as_slice(), hits[1].0.as_slice()), (&b"1"[..], &b"2"[..]));
+        assert!(hits[0].1 > hits[1].1, "{hits:?}");
+    }
+}
+
 #[test]
 fn the_best_expansions_are_searched() {
     let index = Index::in_memory(text_definition());
