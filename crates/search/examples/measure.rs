@@ -1,6 +1,7 @@
 //! Measures of an index on one core: builds, searches, sizes. The README contains the results.
 //!
-//! `measure vectors DOCUMENTS DIMENSIONS QUANTIZATION`, `measure text DOCUMENTS`
+//! `measure vectors DOCUMENTS DIMENSIONS QUANTIZATION`, `measure text DOCUMENTS`, `measure idle
+//! INDEXES`
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,6 +74,7 @@ fn main() {
             number(3).unwrap_or(768),
             arguments.get(4).map_or("scalar", String::as_str),
         ),
+        Some("idle") => idle(number(2).unwrap_or(1_000)),
         _ => text(number(2).unwrap_or(200_000)),
     }
 }
@@ -87,6 +89,7 @@ fn open(definition: &Document, kind: IndexKind) -> (tempfile::TempDir, Index) {
 
 /// Applies documents, and commits and merges as a caller does.
 fn fill(index: &Index, documents: usize, mut document: impl FnMut(usize) -> Document) {
+    let cpu_before = cpu();
     let (mut apply, mut commit, mut merge) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for at in 0..documents {
         let key = (at as u64).to_be_bytes();
@@ -104,19 +107,52 @@ fn fill(index: &Index, documents: usize, mut document: impl FnMut(usize) -> Docu
             merge += start.elapsed();
         }
     }
-    let all = apply + commit + merge;
+    let all = cpu() - cpu_before;
     println!(
-        "build: {:.0} documents a second; apply {apply:.1?}, commits {commit:.1?}, merges {merge:.1?}",
+        "build: {:.0} documents a second of CPU; apply {apply:.1?}, commits {commit:.1?}, merges {merge:.1?}",
         documents as f64 / all.as_secs_f64()
     );
     let sizes = index.sizes();
     println!("{} bytes a document; {sizes:?}", sizes.file_bytes / sizes.documents.max(1));
 }
 
-/// The median time of a search, and the keys that each found.
+/// The time that the processor worked for this thread.
+fn cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split(' ').next().and_then(|text| text.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
+}
+
+/// The memory of the process.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|text| text.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4_096
+}
+
+/// The memory of open indexes that are not used.
+fn idle(count: usize) {
+    let definition = doc! {"mappings": {"dynamic": true}};
+    let before = resident_bytes();
+    let mut indexes = Vec::new();
+    for at in 0..count {
+        let (folder, index) = open(&definition, IndexKind::Search);
+        for key in 0..10_u8 {
+            let document = DocBuf::from_bson(&doc! {"title": "a word or two", "n": at as i64});
+            let document = document.as_doc();
+            index.apply(&[Change::Put { record_key: &[key], version_ms: 0, document }]);
+        }
+        index.commit(1).expect("a commit");
+        indexes.push((folder, index));
+    }
+    println!("{count} idle indexes: {} bytes each", (resident_bytes() - before) / count as u64);
+}
+
+/// The time of a search, and the keys that each found.
 fn time(index: &Index, name: &str, queries: &[Query], size: usize) -> Vec<Vec<Vec<u8>>> {
     let mut times = Vec::new();
     let mut found = Vec::new();
+    let cpu_before = cpu();
     for query in queries {
         let start = Instant::now();
         let page = index.search(query, None, size, &Unlimited).expect("a search");
@@ -125,7 +161,8 @@ fn time(index: &Index, name: &str, queries: &[Query], size: usize) -> Vec<Vec<Ve
     }
     times.sort_unstable();
     println!(
-        "{name}: p50 {:.1?}, p99 {:.1?}",
+        "{name}: mean CPU {:.1?}, p50 {:.1?}, p99 {:.1?}",
+        (cpu() - cpu_before) / queries.len() as u32,
         times[times.len() / 2],
         times[times.len() * 99 / 100]
     );

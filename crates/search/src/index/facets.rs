@@ -7,7 +7,6 @@ use mayfly_base::Result;
 use mayfly_value::keys::{TypeBits, TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawValue, SortOrder, ValueBuf};
 
-use super::search_text::visible;
 use super::view::View;
 use super::{Control, Index, Part};
 use crate::fields::FieldKind;
@@ -37,19 +36,22 @@ impl Index {
             CountKind::LowerBound(threshold) if search.facets.is_empty() => threshold + 1,
             _ => usize::MAX,
         };
-        let mut count = 0;
+        let set = |part: &Part| BitSet::new(part.segment.len());
+        let mut shown: Vec<BitSet> = match search.facets.is_empty() {
+            true => Vec::new(),
+            false => view.parts.iter().map(set).collect(),
+        };
+        let count = view.each_visible(&planner, &search.node, most, |part, ordinal| {
+            if let Some(shown) = shown.get_mut(part) {
+                shown.insert(ordinal);
+            }
+        })?;
         let mut counts: Vec<Counts> =
             search.facets.iter().map(|(_, facet)| Counts::of(facet)).collect();
-        for part in &view.parts {
-            let matching = view.matching(&planner, &search.node, part)?;
-            let mut shown = BitSet::new(part.segment.len());
-            for ordinal in visible(part, &matching, control).take(most - count) {
-                shown.insert(ordinal);
-                count += 1;
-            }
+        for (part, shown) in view.parts.iter().zip(&shown) {
             for ((_, facet), counts) in search.facets.iter().zip(&mut counts) {
                 control.check()?;
-                counts.add(facet, &view, part, &shown);
+                counts.add(facet, &view, part, shown);
             }
         }
         Ok(document(search, count as u64, &counts))

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use mayfly_value::{DocBuf, RawDoc, paths};
 use parking_lot::Mutex;
-use tantivy::tokenizer::Token;
 
 use super::extract::extract;
 use super::stored::stored;
 use crate::fields::{Field, FieldTable};
 use crate::filter::Values;
 use crate::filter::value::keys_at;
-use crate::text::analyze::Terms;
+use crate::text::encoded::EncodedTerms;
 use crate::vector::read::may_be_vector;
 use crate::vector::score::{is_indexable, length};
 use crate::vector::{ElementType, Vector};
@@ -27,7 +26,7 @@ pub(super) struct Document {
     /// The keys of each field with values.
     pub(super) values: Values,
     /// The terms of each text field.
-    pub(super) terms: Vec<(u16, Terms)>,
+    pub(super) terms: Vec<(u16, EncodedTerms)>,
     /// The fields that the index keeps.
     pub(super) source: Option<DocBuf>,
 }
@@ -36,8 +35,7 @@ impl Document {
     fn bytes(&self) -> usize {
         let vectors = self.vectors.iter().flatten().map(|vector| vector.0.bytes.len() + 64);
         let values = self.values.values().flatten().map(|key| key.len() + 32);
-        let terms = self.terms.iter().flat_map(|(_, terms)| &terms.tokens);
-        let terms = terms.map(|token| token.text.len() + std::mem::size_of::<Token>());
+        let terms = self.terms.iter().map(|(_, terms)| terms.as_str().len() + 32);
         let source = self.source.as_ref().map_or(0, |source| source.as_bytes().len());
         64 + source + vectors.sum::<usize>() + values.sum::<usize>() + terms.sum::<usize>()
     }
@@ -92,7 +90,7 @@ pub(super) fn read(
             }
             for (field, found) in extract.terms.into_values() {
                 if let Some(number) = number_of(&mut table, &field) {
-                    terms.push((number, found));
+                    terms.push((number, EncodedTerms::new(&found)));
                 }
             }
         }

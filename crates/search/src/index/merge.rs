@@ -151,7 +151,9 @@ impl Index {
         let sizes: Vec<_> = parts.iter().map(|part| (part.live(), part.segment.len())).collect();
         let chosen = choose(&sizes);
         let Some(position) = position.filter(|_| !chosen.is_empty()) else { return Ok(false) };
-        let merged: Vec<&Part> = chosen.iter().map(|at| &parts[*at]).collect();
+        let mut merged: Vec<&Part> = chosen.iter().map(|at| &parts[*at]).collect();
+        // The graph of the first segment is used again, so the largest one is first.
+        merged.sort_by_key(|part| std::cmp::Reverse(part.live()));
         let sources: Vec<Source<'_>> = merged.iter().map(|part| Source::Segment(part)).collect();
         let check = || control.check().map_err(IndexError::Ended);
         let added = match merged.iter().any(|part| part.live() > 0) {

@@ -205,6 +205,8 @@ pub struct Index {
     work: Mutex<u64>,
     /// The fewest vectors of a segment that get a graph.
     graph_from: usize,
+    /// The searcher of the last search, and the fields that it knows.
+    searcher: Mutex<Option<(Arc<FieldTable>, tantivy::Searcher)>>,
 }
 
 impl Index {
@@ -238,16 +240,26 @@ impl Index {
         }
         let (folder, state) = (Some(folder), RwLock::new(state));
         let table = Mutex::new(Arc::new(table));
-        let graph_from = MIN_VECTORS_OF_GRAPH;
-        Ok(Index { definition, folder, state, table, work: Mutex::new(next), graph_from })
+        Ok(Index::new(definition, folder, state, table, next))
     }
 
     /// An index without a folder. `commit` keeps its documents in memory.
     pub fn in_memory(definition: Arc<Definition>) -> Index {
         let table = Mutex::new(Arc::new(FieldTable::of(&definition)));
         let state = RwLock::new(State::new(definition.kind));
-        let graph_from = MIN_VECTORS_OF_GRAPH;
-        Index { definition, folder: None, state, table, work: Mutex::new(1), graph_from }
+        Index::new(definition, None, state, table, 1)
+    }
+
+    fn new(
+        definition: Arc<Definition>,
+        folder: Option<Folder>,
+        state: RwLock<State>,
+        table: Mutex<Arc<FieldTable>>,
+        next: u64,
+    ) -> Index {
+        let (work, graph_from) = (Mutex::new(next), MIN_VECTORS_OF_GRAPH);
+        let searcher = Mutex::new(None);
+        Index { definition, folder, state, table, work, graph_from, searcher }
     }
 
     /// The fields that the index has now.

@@ -11,7 +11,7 @@ use super::plan::{PlannedField, Planner, failed, io_failed};
 use super::search::Hit;
 use super::view::View;
 use crate::definition::ScoreFunction;
-use crate::query::{Compound, Node, Score};
+use crate::query::{Compound, Criteria, Fuzzy, Node, Score};
 use crate::text::analyze::Terms;
 use crate::text::weight::Statistics;
 
@@ -115,13 +115,8 @@ impl Explained<'_> {
                     None => self.texts(&fields, queries, value, boost)?,
                 }
             }
-            Node::Parts { path, queries, fuzzy, .. } => {
-                let field = self.planner.parts_field(path, &self.part.segment);
-                let fields: Vec<PlannedField> = field.into_iter().collect();
-                match fuzzy {
-                    Some(_) => constant(value, &format!("$type:autocomplete/{path}")),
-                    None => self.texts(&fields, queries, value, boost)?,
-                }
+            Node::Parts { path, queries, criteria, fuzzy } => {
+                self.parts(path, queries, (*criteria, *fuzzy), value, boost)?
             }
             Node::Phrase { queries, .. } => {
                 let description = format!("\"{}\" [BM25Similarity], result of:", queries.join(" "));
@@ -202,6 +197,25 @@ impl Explained<'_> {
             }
         }
         Ok(ScoreDetails::new(value, "sum of:", details))
+    }
+
+    fn parts(
+        &self,
+        path: &str,
+        queries: &[String],
+        (criteria, fuzzy): (Criteria, Option<Fuzzy>),
+        value: f32,
+        boost: f32,
+    ) -> Result<ScoreDetails> {
+        let segment = &self.part.segment;
+        if fuzzy.is_some() || criteria == Criteria::Sequence {
+            let text = format!("$type:autocomplete/{path} and whole words");
+            return Ok(ScoreDetails::leaf(value, &text));
+        }
+        let mut fields: Vec<PlannedField> =
+            self.planner.parts_field(path, segment).into_iter().collect();
+        fields.extend(self.planner.whole_word_fields(path, criteria, segment));
+        self.texts(&fields, queries, value, boost)
     }
 
     fn near_terms(&self, fields: &[PlannedField], value: f32) -> ScoreDetails {

@@ -91,23 +91,8 @@ impl Index {
         let Kind::Search(search) = &query.kind else { return Ok(0) };
         let view = self.view()?;
         let planner = view.planner(&self.definition, &search.node, control)?;
-        let mut count = 0;
-        for part in &view.parts {
-            let matching = view.matching(&planner, &search.node, part)?;
-            count += visible(part, &matching, control).take(most - count).count();
-        }
-        Ok(count)
+        view.each_visible(&planner, &search.node, most, |_, _| {})
     }
-}
-
-/// The documents of a set that are not hidden.
-pub(super) fn visible<'v>(
-    part: &'v Part,
-    matching: &'v crate::filter::BitSet,
-    control: &'v dyn Control,
-) -> impl Iterator<Item = usize> + 'v {
-    let ordinals = std::iter::successors(matching.next(0), |ordinal| matching.next(ordinal + 1));
-    ordinals.filter(|ordinal| !control.is_hidden(part.segment.key(*ordinal)))
 }
 
 /// The hits with the greatest scores.

@@ -22,6 +22,7 @@ use crate::filter::{BitSet, Condition};
 use crate::query::{Query, VectorQuery};
 use crate::vector::codes::Codes;
 use crate::vector::graph::Graph;
+use crate::vector::kernel::prefetch;
 
 /// Vectors between two calls of [`Control::check`].
 const BLOCK: usize = 1_024;
@@ -172,7 +173,7 @@ impl<'s> Search<'s> {
             }
             // With few vectors, full precision costs no more than codes and a second comparison.
             (Some(size), _, Some(codes)) if size * 2 < count => {
-                self.scan_codes(segment, &vectors, codes, &selection, size)?
+                self.scan_codes(segment, &vectors, codes, (&selection, count), size)?
             }
             _ => {
                 let places = selected_places(&vectors, &selection, count);
@@ -206,25 +207,25 @@ impl<'s> Search<'s> {
         Ok(())
     }
 
-    /// The places of the best vectors by their codes. Hidden documents are no candidates.
+    /// The places of the best of `count` selected vectors, by their codes. Hidden documents are no
+    /// candidates.
     fn scan_codes(
         &self,
         segment: &Segment,
         vectors: &Vectors<'_>,
         (codes, steps): (&[u8], &[u8]),
-        selection: &Selection<'_>,
+        (selection, count): (&Selection<'_>, usize),
         size: usize,
     ) -> Result<Vec<usize>> {
         let probe = &self.query.probe;
         let own = Codes::of(&probe.floats);
+        let dimensions = own.codes.len();
         let mut best = Candidates::new(size);
-        for (place, codes) in codes.chunks_exact(own.codes.len()).enumerate() {
-            if place % BLOCK == 0 {
+        for (at, place) in selected_places(vectors, selection, count).enumerate() {
+            if at % BLOCK == 0 {
                 self.control.check()?;
             }
-            if !selection.contains(vectors.ordinal(place)) {
-                continue;
-            }
+            let codes = codes.get(place * dimensions..(place + 1) * dimensions).unwrap_or(&[]);
             let score = own.score(probe, codes, float_at(steps, place), vectors.length(place));
             if best.may_add(score) && !self.is_hidden(segment, vectors, place) {
                 best.add(score, place);
@@ -256,11 +257,18 @@ impl<'s> Search<'s> {
                     let (step, length) = (float_at(steps, place), vectors.length(place));
                     own.score(probe, codes.unwrap_or(&[]), step, length)
                 };
-                graph.search(size, score, accepts, check)?
+                let load = |place: usize| {
+                    let end = (place + 1) * dimensions;
+                    prefetch(codes.get(place * dimensions..end).unwrap_or(&[]));
+                    prefetch(steps.get(place * 4..place * 4 + 4).unwrap_or(&[]));
+                    vectors.prefetch_length(place);
+                };
+                graph.search(size, score, load, accepts, check)?
             }
             None => {
                 let score = |place| probe.score(vectors.data(place), vectors.length(place));
-                graph.search(size, score, accepts, check)?
+                let load = |place| prefetch(vectors.data(place));
+                graph.search(size, score, load, accepts, check)?
             }
         };
         places.sort_unstable();

@@ -16,6 +16,7 @@ use crate::text::Postings;
 use crate::text::postings::{FILES, PostingsFiles};
 use crate::vector::ElementType;
 use crate::vector::graph::Graph;
+use crate::vector::kernel::prefetch;
 use crate::{Definition, IndexKind};
 
 /// A segment whose file is mapped into memory.
@@ -270,6 +271,12 @@ impl<'a> Vectors<'a> {
     #[inline]
     pub(super) fn data(&self, place: usize) -> &'a [u8] {
         self.data.get(place * self.stride..(place + 1) * self.stride).unwrap_or(&[])
+    }
+
+    /// Loads the length of a vector that is compared soon.
+    #[inline]
+    pub(super) fn prefetch_length(&self, place: usize) {
+        prefetch(self.lengths.get(place * 4..place * 4 + 4).unwrap_or(&[]));
     }
 
     /// The length of the vector at this place.

@@ -1,6 +1,7 @@
 //! The parts of an index at one moment, and what all queries on them share.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
@@ -41,7 +42,7 @@ impl Index {
         {
             let state = self.state.read();
             if !state.fresh.as_ref().is_some_and(Fresh::is_pending) {
-                return View::new(collect(&state), self.table());
+                return self.view_of(collect(&state), self.table());
             }
         }
         let mut state = self.state.write();
@@ -51,18 +52,26 @@ impl Index {
             let written = fresh.write(memory, &self.definition, &table);
             written.map_err(|error| Error::internal(error.to_string()))?;
         }
-        View::new(collect(&state), table)
+        self.view_of(collect(&state), table)
+    }
+
+    fn view_of(&self, parts: Vec<Part>, table: Arc<FieldTable>) -> Result<View> {
+        let mut known = self.searcher.lock();
+        if let Some((of, searcher)) = &*known
+            && Arc::ptr_eq(of, &table)
+        {
+            return Ok(View { parts, table, searcher: searcher.clone() });
+        }
+        let index = SchemaIndex::create_in_ram(schema(&table));
+        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into();
+        let reader: tantivy::IndexReader = reader.map_err(failed)?;
+        let searcher = reader.searcher();
+        *known = Some((table.clone(), searcher.clone()));
+        Ok(View { parts, table, searcher })
     }
 }
 
 impl View {
-    fn new(parts: Vec<Part>, table: Arc<FieldTable>) -> Result<View> {
-        let index = SchemaIndex::create_in_ram(schema(&table));
-        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into();
-        let reader: tantivy::IndexReader = reader.map_err(failed)?;
-        Ok(View { parts, table, searcher: reader.searcher() })
-    }
-
     /// A planner for a tree of operators. Searches for vectors are done here, since their hits are
     /// the best ones of all segments.
     pub(super) fn planner<'p>(
@@ -130,7 +139,22 @@ impl View {
         part: &Part,
     ) -> Result<BitSet> {
         let mut matching = BitSet::new(part.segment.len());
-        let Some(postings) = part.segment.postings() else { return Ok(matching) };
+        self.each(planner, node, part, |ordinal| {
+            matching.insert(ordinal);
+            ControlFlow::Continue(())
+        })?;
+        Ok(matching)
+    }
+
+    /// Visits the documents of a part that match and were not deleted, until the visitor ends it.
+    pub(super) fn each(
+        &self,
+        planner: &Planner<'_>,
+        node: &Node,
+        part: &Part,
+        mut visit: impl FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let Some(postings) = part.segment.postings() else { return Ok(()) };
         let query = planner.build(node, &part.segment)?;
         let scoring = EnableScoring::disabled_from_searcher(&self.searcher);
         let weight = query.weight(scoring).map_err(failed)?;
@@ -141,10 +165,37 @@ impl View {
                 planner.control.check()?;
             }
             count += 1;
-            matching.insert(documents.doc() as usize);
+            let ordinal = documents.doc() as usize;
+            if !part.deleted.contains(ordinal) && visit(ordinal).is_break() {
+                break;
+            }
             documents.advance();
         }
-        matching.subtract(&part.deleted);
-        Ok(matching)
+        Ok(())
+    }
+
+    /// Visits the documents that match and are not hidden, at most `most` of all parts. Returns
+    /// their number.
+    pub(super) fn each_visible(
+        &self,
+        planner: &Planner<'_>,
+        node: &Node,
+        most: usize,
+        mut visit: impl FnMut(usize, usize),
+    ) -> Result<usize> {
+        let mut count = 0;
+        for (at, part) in self.parts.iter().enumerate() {
+            if count >= most {
+                break;
+            }
+            self.each(planner, node, part, |ordinal| {
+                if !planner.control.is_hidden(part.segment.key(ordinal)) {
+                    visit(at, ordinal);
+                    count += 1;
+                }
+                if count >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
+        Ok(count)
     }
 }

@@ -15,11 +15,11 @@ use super::segment::vector_section;
 use crate::definition::{IndexingMethod, Quantization, StoredSource, VectorField};
 use crate::fields::{FieldKind, FieldTable};
 use crate::limits::MAX_DOCUMENTS_IN_SEGMENT;
-use crate::text::analyze::Terms;
+use crate::text::encoded::EncodedTerms;
 use crate::text::postings;
 use crate::vector::ElementType;
 use crate::vector::codes::Codes;
-use crate::vector::graph::{GraphBuilder, GraphOptions};
+use crate::vector::graph::{Graph, GraphBuilder, GraphOptions};
 use crate::vector::score::to_floats;
 use crate::vector::space::Space;
 use crate::{Definition, IndexKind};
@@ -96,6 +96,9 @@ pub(super) struct Shape<'a> {
     /// The fewest vectors that get a graph.
     pub(super) graph_from: usize,
 }
+
+/// The graph of a segment is used again if fewer than one document in this many was deleted.
+const MAX_DELETED: usize = 20;
 
 /// Documents between two calls of the check.
 const BLOCK: usize = 1_024;
@@ -260,12 +263,9 @@ impl<'s> Order<'s> {
                 writer.put(&step.to_le_bytes())?;
             }
         }
-        let space = Space {
-            similarity: field.1.similarity,
-            element,
-            vectors: self.vectors(field, element).map(|(_, data, length)| (data, length)).collect(),
-            codes: (!steps.is_empty()).then_some((&codes[..], &steps[..])),
-        };
+        let vectors = self.vectors(field, element).map(|(_, data, length)| (data, length));
+        let codes = (!steps.is_empty()).then_some((&codes[..], steps));
+        let space = Space::new(field.1.similarity, element, vectors.collect(), codes);
         self.write_graph(writer, field, name, &space)
     }
 
@@ -277,9 +277,9 @@ impl<'s> Order<'s> {
         name: u16,
         space: &Space<'_>,
     ) -> Result<(), IndexError> {
-        let count = space.vectors.len();
+        let count = space.len();
         let is_needed = field.1.method == IndexingMethod::Hnsw
-            && space.element != ElementType::Bit
+            && space.element() != ElementType::Bit
             && count >= self.graph_from;
         if !is_needed {
             return Ok(());
@@ -287,8 +287,12 @@ impl<'s> Order<'s> {
         let options =
             GraphOptions { edges: field.1.max_edges, candidates: field.1.edge_candidates };
         let score = |left: u32, right: u32| space.score(left as usize, right as usize);
-        let mut graph = GraphBuilder::new(options, count, score);
-        for at in 0..count {
+        let prefetch = |place: u32| space.prefetch(place as usize);
+        let mut graph = GraphBuilder::new(options, count, score, prefetch);
+        if let Some((old, places)) = self.first_graph(field, space.element()) {
+            graph.start(&old, &places);
+        }
+        for at in graph.len()..count {
             if at % 64 == 0 {
                 (self.check)()?;
             }
@@ -300,6 +304,30 @@ impl<'s> Order<'s> {
         writer.begin(SectionKind::GraphUpper, name)?;
         writer.put(&upper)?;
         Ok(())
+    }
+
+    /// The graph of the first source, and the new places of its vectors, which are the first ones
+    /// of this segment. `None`: too many of its documents were deleted, so that many vectors would
+    /// have too few links.
+    fn first_graph(
+        &self,
+        (at, field): (usize, &VectorField),
+        element: ElementType,
+    ) -> Option<(Graph<'_>, Vec<Option<u32>>)> {
+        let Source::Segment(part) = self.sources.first()? else { return None };
+        if part.deleted.count() * MAX_DELETED > part.segment.len() {
+            return None;
+        }
+        let vectors = part.segment.vectors(at, field, element)?;
+        let mut next = 0;
+        let place = |old: usize| {
+            let is_kept = !part.deleted.contains(vectors.ordinal(old));
+            is_kept.then(|| {
+                next += 1;
+                next - 1
+            })
+        };
+        Some((vectors.graph?, (0..vectors.len()).map(place).collect()))
     }
 
     fn write_values<W: Write>(&self, writer: &mut Writer<W>, name: u16) -> Result<(), IndexError> {
@@ -392,7 +420,7 @@ fn write_postings<W: Write>(
     sources: &[Source<'_>],
     scratch: Option<&Path>,
 ) -> Result<(), IndexError> {
-    let mut documents: Vec<&[(u16, Terms)]> = Vec::new();
+    let mut documents: Vec<&[(u16, EncodedTerms)]> = Vec::new();
     let mut segments = Vec::new();
     for source in sources {
         match source {

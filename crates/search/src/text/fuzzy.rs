@@ -3,6 +3,7 @@
 
 /// A term of a query, prepared for comparisons with many terms of an index.
 pub(crate) struct FuzzyTerm {
+    text: String,
     letters: Vec<char>,
     max_edits: usize,
     prefix: usize,
@@ -11,7 +12,15 @@ pub(crate) struct FuzzyTerm {
 impl FuzzyTerm {
     /// A term. The first `prefix` characters must be the same.
     pub(crate) fn new(term: &str, max_edits: usize, prefix: usize) -> FuzzyTerm {
-        FuzzyTerm { letters: term.chars().collect(), max_edits, prefix }
+        FuzzyTerm { text: term.to_owned(), letters: term.chars().collect(), max_edits, prefix }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn max_edits(&self) -> usize {
+        self.max_edits
     }
 
     /// The characters with which every near term begins.

@@ -5,6 +5,7 @@
 
 pub(crate) mod analyze;
 pub(crate) mod directory;
+pub(crate) mod encoded;
 pub(crate) mod fuzzy;
 pub(crate) mod glob;
 mod language;

@@ -9,11 +9,11 @@ use tantivy::fieldnorm::FieldNormsSerializer;
 use tantivy::index::{SegmentId, SegmentReader};
 use tantivy::indexer::merge_filtered_segments;
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
-use tantivy::tokenizer::PreTokenizedString;
+use tantivy::tokenizer::TokenizerManager;
 use tantivy::{Directory, Index, IndexSettings, Segment, TantivyDocument};
 
-use super::analyze::Terms;
 use super::directory::Files;
+use super::encoded::{EncodedTerms, EncodedTokenizer};
 use crate::definition::PostingsDetail;
 use crate::fields::FieldTable;
 use crate::filter::BitSet;
@@ -21,12 +21,11 @@ use crate::filter::BitSet;
 /// The files of a segment, in the order of their sections.
 pub(crate) const FILES: [&str; 6] = ["term", "idx", "pos", "fieldnorm", "fast", "store"];
 
-/// Memory for the tables of a writer, for few and for many documents.
-const SMALL_WRITER: usize = 4 << 20;
-const LARGE_WRITER: usize = 32 << 20;
+/// The least and the most memory for the tables of a writer, which are cleared and read as a whole.
+const WRITER: std::ops::RangeInclusive<usize> = 100_000..=32 << 20;
 
-/// Documents that a writer with small tables takes.
-const FEW: usize = 256;
+/// Memory for the tables, for each byte of encoded terms.
+const WRITER_FACTOR: usize = 16;
 
 /// Postings as they stand in a file: the name of the files, and their bytes.
 pub(crate) struct PostingsFiles {
@@ -53,7 +52,7 @@ pub(crate) fn schema(table: &FieldTable) -> Schema {
             PostingsDetail::Positions => IndexRecordOption::WithFreqsAndPositions,
         };
         let indexing = TextFieldIndexing::default()
-            .set_tokenizer("raw")
+            .set_tokenizer(EncodedTokenizer::NAME)
             .set_fieldnorms(field.has_norms)
             .set_index_option(option);
         let options = TextOptions::default().set_indexing_options(indexing);
@@ -65,24 +64,30 @@ pub(crate) fn schema(table: &FieldTable) -> Schema {
 /// Writes the postings of documents, in their order.
 pub(crate) fn write<'d>(
     table: &FieldTable,
-    documents: impl ExactSizeIterator<Item = &'d [(u16, Terms)]>,
+    documents: impl Iterator<Item = &'d [(u16, EncodedTerms)]> + Clone,
 ) -> tantivy::Result<(PostingsFiles, Vec<u32>)> {
     let directory = RamDirectory::create();
-    let budget = if documents.len() <= FEW { SMALL_WRITER } else { LARGE_WRITER };
+    let bytes = |document: &&[(u16, EncodedTerms)]| {
+        document.iter().map(|(_, terms)| terms.as_str().len()).sum::<usize>()
+    };
+    let bytes: usize = documents.clone().map(|document| bytes(&document)).sum();
+    let budget = bytes.saturating_mul(WRITER_FACTOR).clamp(*WRITER.start(), *WRITER.end());
+    let tokenizers = TokenizerManager::new();
+    tokenizers.register(EncodedTokenizer::NAME, EncodedTokenizer);
     let mut writer = Index::builder()
         .schema(schema(table))
         .settings(IndexSettings::default())
+        .tokenizers(tokenizers)
         .single_segment_index_writer::<TantivyDocument>(directory.clone(), budget)?;
     let mut counts = vec![0; table.len()];
     for terms in documents {
         let mut document = TantivyDocument::default();
         for (number, terms) in terms {
-            let (Some(field), false) = (table.text_number(*number), terms.tokens.is_empty()) else {
+            let (Some(field), false) = (table.text_number(*number), terms.is_empty()) else {
                 continue;
             };
             counts[*number as usize] += 1;
-            let text = PreTokenizedString { text: String::new(), tokens: terms.tokens.clone() };
-            document.add_pre_tokenized_text(Field::from_field_id(field), text);
+            document.add_text(Field::from_field_id(field), terms.as_str());
         }
         writer.add_document(document)?;
     }

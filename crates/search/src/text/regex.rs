@@ -19,7 +19,10 @@ mod parse;
 
 /// Most nodes of a pattern, and of all derivatives of one.
 const MAX_NODES: usize = 4_000;
-const MAX_STATES: usize = 40_000;
+const MAX_STATES: usize = 10_000;
+
+/// Most parts of all unions and intersections together.
+const MAX_PARTS: usize = 1 << 17;
 
 /// A parsed pattern.
 #[derive(Clone, Debug)]
@@ -57,6 +60,8 @@ struct Nodes {
     /// Whether each node matches the empty text.
     nullable: Vec<bool>,
     numbers: HashMap<Node, u32>,
+    /// The number of the parts of all nodes.
+    parts: usize,
 }
 
 impl Nodes {
@@ -73,6 +78,9 @@ impl Nodes {
             Node::Intersection(parts) => parts.iter().all(of),
             Node::Not(inner) => !of(inner),
         };
+        if let Node::Union(parts) | Node::Intersection(parts) = &node {
+            self.parts += parts.len();
+        }
         let number = self.nodes.len() as u32;
         self.nodes.push(node.clone());
         self.nullable.push(nullable);
@@ -248,7 +256,7 @@ impl Matcher {
                 Some(next) => *next,
                 None => {
                     let next = self.nodes.derive(state, letter);
-                    if self.nodes.nodes.len() > MAX_STATES {
+                    if self.nodes.nodes.len() > MAX_STATES || self.nodes.parts > MAX_PARTS {
                         return None;
                     }
                     self.steps.insert((state, letter), next);

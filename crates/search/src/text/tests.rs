@@ -57,3 +57,188 @@ fn parts_of_words() {
     assert_eq!(parts(Grams::RightEdge, "lion"), ["on", "ion"]);
     assert_eq!(parts(Grams::Every, "lion"), ["li", "io", "on", "lio", "ion"]);
 }
+
+/// The syntax is that of Lucene's class `RegExp`.
+#[test]
+fn regular_expressions() {
+    use super::regex::Regex;
+    let matches =
+        |pattern: &str, text: &str| Regex::new(pattern).unwrap().matcher().matches(text).unwrap();
+    for (pattern, yes, no) in [
+        ("", &[""][..], &["a"][..]),
+        ("a.c", &["abc", "a\nc"], &["ac", "abcd"]),
+        ("ab?c+d*", &["ac", "abccdd"], &["abd"]),
+        ("(ab|c){2}", &["abc", "cc", "abab"], &["ab", "abcc"]),
+        ("a{2,}", &["aa", "aaaa"], &["a"]),
+        ("a{1,3}b", &["ab", "aaab"], &["b", "aaaab"]),
+        ("[a-cx]", &["b", "x"], &["d", "-"]),
+        ("[^a-c]", &["d", "ü"], &["a", "dd"]),
+        ("[]a]", &["]", "a"], &["b"]),
+        ("[a-]", &["-", "a"], &["b"]),
+        ("\\d\\s\\w", &["1 a"], &["a a"]),
+        ("\\D\\S\\W", &["a1-"], &["1a-"]),
+        ("a\\.b", &["a.b"], &["axb"]),
+        ("\"a.b\"", &["a.b"], &["axb"]),
+        ("@b@", &["b", "abc"], &["ac"]),
+        ("#|a", &["a"], &[""]),
+        ("~(ab)", &["", "a", "abc"], &["ab"]),
+        ("[a-z]*&.{3}", &["abc"], &["ab", "a1c"]),
+        ("()", &[""], &["a"]),
+        ("ü+", &["üü"], &["u"]),
+    ] {
+        yes.iter().for_each(|text| assert!(matches(pattern, text), "{pattern} {text:?}"));
+        no.iter().for_each(|text| assert!(!matches(pattern, text), "{pattern} {text:?}"));
+    }
+    for pattern in [
+        "(",
+        "a)",
+        "[a",
+        "a{",
+        "a{2",
+        "a{3,1}",
+        "*",
+        "a||b",
+        "|",
+        "\\",
+        "\\p",
+        "<1-9>",
+        "\"a",
+        "(a{1000}){1000}",
+        "a{2000}",
+        &"(".repeat(100),
+        "[b-a]",
+    ] {
+        assert!(Regex::new(pattern).is_err(), "{pattern}");
+    }
+    // A pattern of which an automaton has very many states.
+    let regex = Regex::new("(a|b)*a(a|b){300}").unwrap();
+    let text: String = (0..4_000).map(|at| if at % 3 == 0 { 'a' } else { 'b' }).collect();
+    let _ = regex.matcher().matches(&text);
+    assert_eq!(Regex::new("ab[c]d").unwrap().prefix(), "abcd");
+    assert_eq!(Regex::new("ab*").unwrap().prefix(), "a");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_pattern_makes_the_parser_panic(
+        pattern in "[ab().|*+?{}\\[\\]0-9,~&#@\"\\\\^-]{0,12}", text in "[ab0]{0,6}",
+    ) {
+        if let Ok(regex) = super::regex::Regex::new(&pattern) {
+            let result = regex.matcher().matches(&text);
+            if result == Some(true) {
+                proptest::prop_assert!(text.starts_with(&regex.prefix()));
+            }
+        }
+    }
+
+    /// Random patterns against a plain evaluation, which tries all ways to match.
+    #[test]
+    fn patterns_match_what_a_plain_evaluation_matches(pattern in any_pattern(), text in "[ab]{0,6}") {
+        let letters: Vec<char> = text.chars().collect();
+        let expected = pattern.ends(&letters, 0).contains(&letters.len());
+        let regex = super::regex::Regex::new(&pattern.to_string()).unwrap();
+        proptest::prop_assert_eq!(regex.matcher().matches(&text), Some(expected), "{}", pattern);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Pattern {
+    Letter(char),
+    Any,
+    Sequence(Vec<Pattern>),
+    Choice(Vec<Pattern>),
+    Repeat(Box<Pattern>, usize, Option<usize>),
+}
+
+impl std::fmt::Display for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Pattern::Letter(letter) => write!(f, "{letter}"),
+            Pattern::Any => write!(f, "."),
+            Pattern::Sequence(parts) => parts.iter().try_for_each(|part| write!(f, "({part})")),
+            Pattern::Choice(parts) => {
+                let parts: Vec<String> = parts.iter().map(ToString::to_string).collect();
+                write!(f, "({})", parts.join("|"))
+            }
+            Pattern::Repeat(inner, 0, Some(1)) => write!(f, "({inner})?"),
+            Pattern::Repeat(inner, 0, None) => write!(f, "({inner})*"),
+            Pattern::Repeat(inner, 1, None) => write!(f, "({inner})+"),
+            Pattern::Repeat(inner, least, None) => write!(f, "({inner}){{{least},}}"),
+            Pattern::Repeat(inner, least, Some(most)) => write!(f, "({inner}){{{least},{most}}}"),
+        }
+    }
+}
+
+impl Pattern {
+    /// The places at which a match from `at` on may end.
+    fn ends(&self, text: &[char], at: usize) -> std::collections::BTreeSet<usize> {
+        let mut ends = std::collections::BTreeSet::new();
+        match self {
+            Pattern::Letter(letter) => {
+                ends.extend((text.get(at) == Some(letter)).then_some(at + 1))
+            }
+            Pattern::Any => ends.extend((at < text.len()).then_some(at + 1)),
+            Pattern::Choice(parts) => {
+                parts.iter().for_each(|part| ends.extend(part.ends(text, at)))
+            }
+            Pattern::Sequence(parts) => {
+                ends.insert(at);
+                for part in parts {
+                    ends = ends.iter().flat_map(|end| part.ends(text, *end)).collect();
+                }
+            }
+            Pattern::Repeat(inner, least, most) => {
+                let mut reached = std::collections::BTreeSet::from([at]);
+                for count in 0..=most.unwrap_or(text.len() + least) {
+                    if count >= *least {
+                        ends.extend(&reached);
+                    }
+                    reached = reached.iter().flat_map(|end| inner.ends(text, *end)).collect();
+                }
+            }
+        }
+        ends
+    }
+}
+
+fn any_pattern() -> proptest::strategy::BoxedStrategy<Pattern> {
+    use proptest::prelude::*;
+    let leaf =
+        prop_oneof![Just(Pattern::Letter('a')), Just(Pattern::Letter('b')), Just(Pattern::Any)];
+    leaf.prop_recursive(3, 10, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 1..4).prop_map(Pattern::Sequence),
+            prop::collection::vec(inner.clone(), 1..4).prop_map(Pattern::Choice),
+            (inner, 0..3_usize, prop::option::of(0..2_usize)).prop_map(|(inner, least, more)| {
+                Pattern::Repeat(Box::new(inner), least, more.map(|more| least + more))
+            }),
+        ]
+    })
+    .boxed()
+}
+
+proptest::proptest! {
+    #[test]
+    fn encoded_terms_are_read_again(
+        words in proptest::collection::vec((0..40_000_usize, ".{0,5}", 0..3_000_usize), 0..20),
+    ) {
+        use super::encoded::{EncodedTerms, EncodedTokenizer};
+        use tantivy::tokenizer::{Token, TokenStream as _, Tokenizer as _};
+        let (mut terms, mut position) = (Terms::default(), 0);
+        for (step, text, more) in words {
+            position += step;
+            let text = text + &"x".repeat(more * 10);
+            terms.tokens.push(Token { position, text, ..Token::default() });
+        }
+        let encoded = EncodedTerms::new(&terms);
+        proptest::prop_assert_eq!(encoded.is_empty(), terms.tokens.is_empty());
+        let mut tokenizer = EncodedTokenizer;
+        let mut stream = tokenizer.token_stream(encoded.as_str());
+        let mut found = Vec::new();
+        while stream.advance() {
+            found.push((stream.token().position, stream.token().text.clone()));
+        }
+        let expected: Vec<_> = terms.tokens.iter().map(|token| (token.position, token.text.clone())).collect();
+        proptest::prop_assert_eq!(found, expected);
+    }
+}

@@ -82,10 +82,13 @@ fn add_phrase_hits(phrase: &[Token], slop: u32, tokens: &[Token], hits: &mut BTr
             let place = token.position + (wanted.position - first.position) + moved;
             let rest = (slop as usize).saturating_sub(moved);
             let last = *found.last().unwrap_or(&start);
-            let next = tokens.iter().enumerate().skip(last + 1).find(|(_, token)| {
-                token.text == wanted.text
-                    && (place..=place.saturating_add(rest)).contains(&token.position)
-            });
+            let places = place..=place.saturating_add(rest);
+            let next = tokens
+                .iter()
+                .enumerate()
+                .skip(last + 1)
+                .take_while(|(_, token)| token.position <= *places.end())
+                .find(|(_, token)| token.text == wanted.text && places.contains(&token.position));
             let Some((at, token)) = next else { break };
             moved += token.position - place;
             found.push(at);

@@ -95,11 +95,15 @@ impl<'p> Planner<'p> {
             Node::Parts { path, queries, criteria, fuzzy } => {
                 let field = self.parts_field(path, segment);
                 let fields: Vec<WordField> = field.into_iter().collect();
-                self.each_text(&fields, queries, |field, terms| match (fuzzy, criteria) {
-                    (Some(fuzzy), _) => self.fuzzy_parts(field, terms, *fuzzy, segment),
-                    (None, Criteria::Sequence) => self.phrase(field, terms, 0),
-                    (None, criteria) => self.terms(field, terms, *criteria),
-                })
+                let parts =
+                    self.each_text(&fields, queries, |field, terms| match (fuzzy, criteria) {
+                        (Some(fuzzy), criteria) => {
+                            self.fuzzy_parts(field, terms, *criteria, *fuzzy, segment)
+                        }
+                        (None, Criteria::Sequence) => self.phrase(field, terms, 0),
+                        (None, criteria) => self.terms(field, terms, *criteria),
+                    })?;
+                self.with_whole_words(parts, path, queries, *criteria, segment)
             }
             Node::Pattern { paths, patterns } => self.patterns(paths, patterns, segment),
             Node::Values { paths, test } => Ok(Box::new(self.values(paths, test, segment))),
@@ -116,6 +120,26 @@ impl<'p> Planner<'p> {
                 Ok(self.scored(inner, score, segment))
             }
         }
+    }
+
+    /// Adds the scores of whole words to those of parts of words, if the path has both.
+    fn with_whole_words(
+        &self,
+        parts: Box<dyn Query>,
+        path: &str,
+        queries: &[String],
+        criteria: Criteria,
+        segment: &Segment,
+    ) -> Result<Box<dyn Query>> {
+        let fields = self.whole_word_fields(path, criteria, segment);
+        if fields.is_empty() {
+            return Ok(parts);
+        }
+        let words = self.each_text(&fields, queries, |field, terms| match criteria {
+            Criteria::Sequence => self.phrase(field, terms, 0),
+            criteria => self.terms(field, terms, criteria),
+        })?;
+        Ok(Box::new(BooleanQuery::new(vec![(Occur::Must, parts), (Occur::Should, words)])))
     }
 
     fn scored(

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use tantivy::query::{BooleanQuery, BoostQuery, EmptyQuery, Query, TermQuery};
+use tantivy::postings::TermInfo;
+use tantivy::query::{
+    BooleanQuery, BoostQuery, DfaWrapper, EmptyQuery, FuzzyTermQuery, Query, TermQuery,
+};
 use tantivy::schema::IndexRecordOption;
-use tantivy::{DocSet, TERMINATED, Term};
+use tantivy::termdict::TermStreamer;
+use tantivy::{DocSet, InvertedIndexReader, TERMINATED, Term};
 
 use super::{Planner, WordField, failed, io_failed};
 use crate::fault::refused;
@@ -21,13 +25,31 @@ use crate::text::weight::{FieldQuery, SetQuery, Statistics};
 /// Most terms of a segment that a pattern is compared with.
 const MAX_TERMS: usize = 1_000_000;
 
+/// Longest term, in bytes, for which an automaton is made.
+const MAX_AUTOMATON: usize = 64;
+
 /// Terms between two calls of the check.
-const BLOCK: usize = 4_096;
+const BLOCK: usize = 256;
 
 /// The terms of an index that are near to a term of a query, with the shares of their scores.
 pub(super) struct Expansion {
     terms: Vec<(String, f32)>,
     statistics: Arc<Statistics>,
+}
+
+/// Adds the documents with a term.
+fn insert_documents(
+    index: &InvertedIndexReader,
+    term: &TermInfo,
+    selected: &mut BitSet,
+) -> Result<()> {
+    let documents = index.read_postings_from_terminfo(term, IndexRecordOption::Basic);
+    let mut documents = documents.map_err(io_failed)?;
+    while documents.doc() != TERMINATED {
+        selected.insert(documents.doc() as usize);
+        documents.advance();
+    }
+    Ok(())
 }
 
 impl Planner<'_> {
@@ -87,15 +109,8 @@ impl Planner<'_> {
             if !term.starts_with(prefix) {
                 break;
             }
-            if !accepts(term)? {
-                continue;
-            }
-            let option = IndexRecordOption::Basic;
-            let documents = index.read_postings_from_terminfo(terms.value(), option);
-            let mut documents = documents.map_err(io_failed)?;
-            while documents.doc() != TERMINATED {
-                selected.insert(documents.doc() as usize);
-                documents.advance();
+            if accepts(term)? {
+                insert_documents(&index, terms.value(), selected)?;
             }
         }
         Ok(())
@@ -107,6 +122,7 @@ impl Planner<'_> {
         &self,
         field: &WordField,
         terms: &Terms,
+        criteria: Criteria,
         fuzzy: Fuzzy,
         segment: &Segment,
     ) -> Result<Box<dyn Query>> {
@@ -115,11 +131,16 @@ impl Planner<'_> {
         for token in &terms.tokens {
             let near = FuzzyTerm::new(&token.text, fuzzy.max_edits, fuzzy.prefix);
             let mut selected = BitSet::new(segment.len());
-            let accepts = |term: &str| Ok(near.distance(term).is_some());
-            self.select(postings, field, &near.prefix(), accepts, &mut selected)?;
+            let index = postings.reader.inverted_index(field.field).map_err(failed)?;
+            self.each_near(postings, field, &near, |_, _, info| {
+                insert_documents(&index, info, &mut selected)
+            })?;
             queries.push(Box::new(SetQuery(Arc::new(selected))));
         }
-        Ok(Box::new(BooleanQuery::union(queries)))
+        Ok(Box::new(match criteria {
+            Criteria::Any => BooleanQuery::union(queries),
+            Criteria::All | Criteria::Sequence => BooleanQuery::intersection(queries),
+        }))
     }
 
     /// The documents with terms that are near to those of a query.
@@ -169,7 +190,12 @@ impl Planner<'_> {
         for segment in &self.segments {
             let Some(postings) = segment.postings() else { continue };
             if usize::from(field.number) < postings.fields() {
-                self.find_near(postings, field, &near, &mut found)?;
+                self.each_near(postings, field, &near, |term, distance, _| {
+                    if let Some(boost) = near.boost(term, distance) {
+                        found.insert(term.to_owned(), boost);
+                    }
+                    Ok(())
+                })?;
             }
         }
         let mut terms: Vec<(String, f32)> = found.into_iter().collect();
@@ -185,33 +211,56 @@ impl Planner<'_> {
         Ok(expansion)
     }
 
-    fn find_near(
+    /// Visits the terms of a segment that are near to a term, with their distances.
+    fn each_near(
         &self,
         postings: &Postings,
         field: &WordField,
         near: &FuzzyTerm,
-        found: &mut BTreeMap<String, f32>,
+        mut visit: impl FnMut(&str, usize, &TermInfo) -> Result<()>,
     ) -> Result<()> {
         let index = postings.reader.inverted_index(field.field).map_err(failed)?;
-        let prefix = near.prefix();
-        let range = index.terms().range().ge(prefix.as_bytes());
-        let mut terms = range.into_stream().map_err(io_failed)?;
+        let term = Term::from_field_text(field.field, near.text());
+        let query = FuzzyTermQuery::new(term, near.max_edits() as u8, true);
+        // The automaton leads only to terms that may be near. That of a long term is large.
+        let mut terms = match near.text().len() <= MAX_AUTOMATON {
+            true => {
+                let automaton = query.automaton().map_err(failed)?;
+                Streamer::Automaton(
+                    index.terms().search(automaton).into_stream().map_err(io_failed)?,
+                )
+            }
+            false => {
+                let range = index.terms().range().ge(near.prefix().as_bytes());
+                Streamer::Range(range.into_stream().map_err(io_failed)?)
+            }
+        };
         let mut count = 0;
-        while terms.advance() && count < MAX_TERMS {
+        while let Some((key, info)) = terms.next().filter(|_| count < MAX_TERMS) {
             count += 1;
             if count % BLOCK == 0 {
                 self.control.check()?;
             }
-            let Ok(term) = std::str::from_utf8(terms.key()) else { continue };
-            if !term.starts_with(&prefix) {
-                break;
-            }
-            if let Some(distance) = near.distance(term)
-                && let Some(boost) = near.boost(term, distance)
-            {
-                found.insert(term.to_owned(), boost);
+            let Ok(term) = std::str::from_utf8(key) else { continue };
+            if let Some(distance) = near.distance(term) {
+                visit(term, distance, info)?;
             }
         }
         Ok(())
+    }
+}
+
+/// The terms of a segment: those that an automaton accepts, or those from a prefix on.
+enum Streamer<'a> {
+    Automaton(TermStreamer<'a, DfaWrapper>),
+    Range(TermStreamer<'a>),
+}
+
+impl Streamer<'_> {
+    fn next(&mut self) -> Option<(&[u8], &TermInfo)> {
+        match self {
+            Streamer::Automaton(terms) => terms.next(),
+            Streamer::Range(terms) => terms.next(),
+        }
     }
 }

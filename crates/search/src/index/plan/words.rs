@@ -107,6 +107,22 @@ impl Planner<'_> {
         Some(WordField { number, field, analyzer, score, detail, parts: None })
     }
 
+    /// The field with the whole words of a path that `autocomplete` searches. A sequence of words
+    /// needs positions.
+    pub(in crate::index) fn whole_word_fields(
+        &self,
+        path: &str,
+        criteria: Criteria,
+        segment: &Segment,
+    ) -> Vec<WordField> {
+        let path = WordPath::Path(path.to_owned(), String::new());
+        let mut fields = self.word_fields(std::slice::from_ref(&path), segment);
+        fields.retain(|field| {
+            criteria != Criteria::Sequence || field.detail == PostingsDetail::Positions
+        });
+        fields
+    }
+
     pub(in crate::index) fn parts_field(&self, path: &str, segment: &Segment) -> Option<WordField> {
         let number = self.table.find(FieldKind::Parts, path, "")?;
         let known = segment.postings().map_or(0, Postings::fields);

@@ -99,3 +99,38 @@ fn equal_vectors_do_not_cut_a_graph_into_pieces() {
         assert_eq!(hits[0].record_key, key(at));
     }
 }
+
+/// Graphs are used again by merges, also when some of their documents were deleted.
+#[test]
+fn recall_stays_while_documents_come_and_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut index = Index::open(folder.path(), definition("euclidean", "scalar")).unwrap();
+    index.graph_from = 100;
+    let live = 600;
+    for at in 0..live * 5 {
+        put(&index, &key(at), &doc! {"v": vector(at), "a": 1});
+        if at >= live {
+            index.apply(&[Change::Delete { record_key: &key(at - live) }]);
+        }
+        if at % 150 == 149 {
+            index.commit(at as u64).unwrap();
+            merge_all(&index);
+        }
+    }
+    index.commit(1).unwrap();
+    assert_eq!(index.sizes().documents, live as u64);
+    let (mut found, mut all) = (0, 0);
+    for at in 0..60 {
+        let vector = vector(at * 500 + 7);
+        let search = |options: Document| {
+            let mut stage = doc! {"queryVector": &vector, "limit": 10};
+            stage.extend(options);
+            index.search(&query(&index, stage), None, 10, &Unlimited).unwrap().hits
+        };
+        let expected = search(doc! {"exact": true});
+        let hits = search(doc! {"numCandidates": 10});
+        all += expected.len();
+        found += expected.iter().filter(|hit| hits.contains(hit)).count();
+    }
+    assert!(found * 100 >= all * 97, "{found} of {all}");
+}

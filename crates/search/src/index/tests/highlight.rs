@@ -1,6 +1,8 @@
 //! Highlights. The texts and scores of the first test are those that the reference gives for its
 //! documented examples.
 
+use proptest::prelude::*;
+
 use super::text::{search_query, text_definition};
 use super::*;
 
@@ -121,4 +123,34 @@ fn highlights_refuse() {
         "Highlights cannot be generated. Path: \"n\" is not stored statically or dynamically \
          indexed.",
     );
+}
+
+proptest! {
+    #[test]
+    fn passages_are_parts_of_the_text(
+        texts in prop::collection::vec("([Aa]nt|[Bb]ee|cat|é|[.!?] |\n){0,12}", 0..4),
+        query in "(ant|bee|cat| ){1,5}",
+        most in 1..4_usize,
+    ) {
+        prop_assume!(!query.trim().is_empty());
+        let stage = doc! {"text": {"query": &query, "path": "t"},
+            "highlight": {"path": "t", "maxNumPassages": most as i32}};
+        let index = Index::in_memory(text_definition());
+        let document = DocBuf::from_bson(&doc! {"t": texts.clone()});
+        let found = index.highlights(&search_query(&index, &stage), document.as_doc());
+        prop_assert!(found.len() <= most);
+        let mut wanted = crate::text::analyze::Terms::default();
+        wanted.add(crate::definition::AnalyzerName::STANDARD, &query);
+        for highlight in found {
+            let whole: String = highlight.texts.iter().map(|text| text.value.as_str()).collect();
+            prop_assert!(texts.iter().any(|text| text.contains(&whole)), "{whole:?}");
+            prop_assert!(highlight.score > 0.0);
+            prop_assert!(highlight.texts.windows(2).all(|pair| pair[0].kind != pair[1].kind));
+            let hits = highlight.texts.iter().filter(|text| text.kind == TextKind::Hit);
+            for hit in hits {
+                let term = hit.value.to_lowercase();
+                prop_assert!(wanted.tokens.iter().any(|token| token.text == term), "{term}");
+            }
+        }
+    }
 }

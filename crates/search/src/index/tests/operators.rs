@@ -32,6 +32,20 @@ fn near_terms_are_found() {
     }
 }
 
+/// The reference adds the scores of whole words if the path has the type string, too.
+#[test]
+fn whole_words_count_more_than_parts() {
+    let index = Index::in_memory(text_definition());
+    put(&index, b"1", &doc! {"t": "foxy fox"});
+    put(&index, b"2", &doc! {"t": "foxy foxe"});
+    for order in ["any", "sequential"] {
+        let hits =
+            find(&index, doc! {"autocomplete": {"query": "fox", "path": "t", "tokenOrder": order}});
+        assert_eq!((hits[0].0.as_slice(), hits[1].0.as_slice()), (&b"1"[..], &b"2"[..]));
+        assert!(hits[0].1 > hits[1].1, "{hits:?}");
+    }
+}
+
 #[test]
 fn the_best_expansions_are_searched() {
     let index = Index::in_memory(text_definition());
@@ -174,7 +188,7 @@ proptest! {
     fn a_search_for_vectors_gives_what_a_plain_evaluation_gives(
         documents in prop::collection::btree_map(any::<u8>(), (-5..5_i32, -5..5_i32, 0..4_i32), 1..40),
         wanted in (-5..5_i32, -5..5_i32),
-        commits in prop::collection::vec(any::<bool>(), 40),
+        commits in prop::collection::vec(prop::bool::weighted(0.2), 40),
         limit in 1..10_usize,
         filter in prop::option::of(0..4_i32),
         is_exact in any::<bool>(),
@@ -213,5 +227,48 @@ proptest! {
             find(&index, doc! {"vectorSearch": operator}).into_iter().map(|hit| hit.1).collect();
         let twice: Vec<f32> = expected.iter().map(|hit| hit.1 * 2.0).collect();
         prop_assert_eq!(boosted, twice);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn near_terms_are_those_of_a_plain_evaluation(
+        words in prop::collection::vec("[abcd]{1,6}", 1..30),
+        query in "[abcd]{1,6}",
+        most in 1..3_usize,
+        prefix in 0..3_usize,
+        commits in prop::collection::vec(prop::bool::weighted(0.2), 30),
+        is_long in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let index = Index::open(folder.path(), text_definition()).unwrap();
+        // Terms that are long are searched in another way.
+        let rest = if is_long { "z".repeat(70) } else { String::new() };
+        for ((key, word), commit) in words.iter().enumerate().zip(commits) {
+            put(&index, &[key as u8], &doc! {"t": format!("{word}{rest}")});
+            if commit {
+                index.commit(1).unwrap();
+            }
+        }
+        let options = doc! {"maxEdits": most as i32, "prefixLength": prefix as i32, "maxExpansions": 1000};
+        let stage = doc! {"text": {"query": format!("{query}{rest}"), "path": "t", "fuzzy": options}};
+        let mut keys: Vec<usize> = find(&index, stage).iter().map(|hit| usize::from(hit.0[0])).collect();
+        keys.sort_unstable();
+        let letters = |text: &str| text.chars().collect::<Vec<char>>();
+        let wanted = letters(&format!("{query}{rest}"));
+        let fits = |word: &String| {
+            let word = letters(&format!("{word}{rest}"));
+            let fixed = prefix.min(wanted.len());
+            if word.len() < fixed || word[..fixed] != wanted[..fixed] {
+                return false;
+            }
+            let distance = plain_distance(&wanted[fixed..], &word[fixed..]);
+            // With a distance of the shorter length or more, the share of the score is nothing.
+            distance <= most && (distance == 0 || distance < word.len().min(wanted.len()))
+        };
+        let expected: Vec<usize> = (0..words.len()).filter(|key| fits(&words[*key])).collect();
+        prop_assert_eq!(keys, expected);
     }
 }

@@ -1,9 +1,9 @@
 //! Builds a graph, one vector after another.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
-use super::Scored;
+use super::{Graph, Scored};
 
 /// Options of a field's graph.
 #[derive(Clone, Copy, Debug)]
@@ -18,35 +18,123 @@ pub(crate) struct GraphOptions {
 const MAX_LEVELS: usize = 12;
 
 /// A graph in memory.
-pub(crate) struct GraphBuilder<S> {
+pub(crate) struct GraphBuilder<S, P> {
     options: GraphOptions,
     /// The score of two vectors, by their places.
     score: S,
-    /// The links of each vector on each of its levels.
-    links: Vec<Vec<Vec<u32>>>,
+    /// Loads a vector that is compared soon.
+    prefetch: P,
+    /// The links of level 0, as the file has them: for each vector the number of links, and places.
+    links: Vec<u32>,
+    /// The links of each vector on its upper levels, if it has some.
+    upper: BTreeMap<u32, Vec<Vec<u32>>>,
     entry: Option<u32>,
     visited: Vec<u32>,
     /// The mark of the vectors that the running search has seen.
     mark: u32,
 }
 
-impl<S: Fn(u32, u32) -> f32> GraphBuilder<S> {
+impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
     /// A graph without vectors, with room for `len`.
-    pub(crate) fn new(options: GraphOptions, len: usize, score: S) -> GraphBuilder<S> {
-        let links = Vec::with_capacity(len);
-        GraphBuilder { options, score, links, entry: None, visited: vec![0; len], mark: 0 }
+    pub(crate) fn new(
+        options: GraphOptions,
+        len: usize,
+        score: S,
+        prefetch: P,
+    ) -> GraphBuilder<S, P> {
+        GraphBuilder {
+            links: Vec::with_capacity(len * (1 + 2 * options.edges)),
+            options,
+            score,
+            prefetch,
+            upper: BTreeMap::new(),
+            entry: None,
+            visited: vec![0; len],
+            mark: 0,
+        }
+    }
+
+    /// Begins with the vectors of another graph. `places` gives the new place of each of its
+    /// vectors: the kept ones are numbered from 0 on, in their order. Returns whether it did: the
+    /// other graph must have the same options.
+    pub(crate) fn start(&mut self, graph: &Graph<'_>, places: &[Option<u32>]) -> bool {
+        if graph.edges() != self.options.edges || !self.links.is_empty() {
+            return false;
+        }
+        let new = |place: u32| places.get(place as usize).copied().flatten();
+        for (old, place) in places.iter().enumerate() {
+            let Some(place) = *place else { continue };
+            let list: Vec<u32> = graph.links(old as u32, 0).filter_map(new).collect();
+            self.push(&list);
+            let levels = graph.levels(old as u32);
+            if levels > 0 {
+                let list = |level| graph.links(old as u32, level).filter_map(new).collect();
+                self.upper.insert(place, (1..=levels).map(list).collect());
+            }
+        }
+        let highest = self.upper.iter().max_by_key(|(_, levels)| levels.len());
+        self.entry = highest.map(|(place, _)| *place).or((!self.links.is_empty()).then_some(0));
+        true
+    }
+
+    /// The number of vectors that were added.
+    pub(crate) fn len(&self) -> usize {
+        self.links.len() / self.stride()
+    }
+
+    fn stride(&self) -> usize {
+        1 + 2 * self.options.edges
+    }
+
+    /// Adds a vector to level 0, with these links.
+    fn push(&mut self, list: &[u32]) {
+        let end = self.links.len() + self.stride();
+        self.links.push(list.len() as u32);
+        self.links.extend_from_slice(list);
+        self.links.resize(end, 0);
+    }
+
+    /// The links of a vector on a level.
+    #[inline]
+    fn list(&self, place: u32, level: usize) -> &[u32] {
+        if level == 0 {
+            let row = &self.links[place as usize * self.stride()..];
+            return &row[1..=row[0] as usize];
+        }
+        let lists = self.upper.get(&place);
+        lists.and_then(|lists| lists.get(level - 1)).map_or(&[], Vec::as_slice)
+    }
+
+    fn set_list(&mut self, place: u32, level: usize, list: Vec<u32>) {
+        if level == 0 {
+            let at = place as usize * self.stride();
+            self.links[at] = list.len() as u32;
+            self.links[at + 1..=at + list.len()].copy_from_slice(&list);
+        } else if let Some(known) =
+            self.upper.get_mut(&place).and_then(|lists| lists.get_mut(level - 1))
+        {
+            *known = list;
+        }
+    }
+
+    /// The highest level of a vector.
+    fn levels(&self, place: u32) -> usize {
+        self.upper.get(&place).map_or(0, Vec::len)
     }
 
     /// Adds the vector with the next place.
     pub(crate) fn add(&mut self) {
-        let place = self.links.len() as u32;
+        let place = self.len() as u32;
         let level = self.random_level(place);
-        self.links.push(vec![Vec::new(); level + 1]);
+        self.push(&[]);
+        if level > 0 {
+            self.upper.insert(place, vec![Vec::new(); level]);
+        }
         let Some(mut nearest) = self.entry else {
             self.entry = Some(place);
             return;
         };
-        let top = self.links[nearest as usize].len() - 1;
+        let top = self.levels(nearest);
         for upper in (level + 1..=top).rev() {
             nearest = self.descend(place, nearest, upper);
         }
@@ -57,7 +145,7 @@ impl<S: Fn(u32, u32) -> f32> GraphBuilder<S> {
             for other in &chosen {
                 self.link(*other, place, level);
             }
-            self.links[place as usize][level] = chosen;
+            self.set_list(place, level, chosen);
             entries = found.iter().map(|scored| scored.place).collect();
         }
         if level > top {
@@ -80,7 +168,7 @@ impl<S: Fn(u32, u32) -> f32> GraphBuilder<S> {
         let (mut nearest, mut best) = (from, (self.score)(place, from));
         loop {
             let before = nearest;
-            for other in &self.links[before as usize][level] {
+            for other in self.list(before, level) {
                 let score = (self.score)(place, *other);
                 if score > best {
                     (nearest, best) = (*other, score);
@@ -107,14 +195,19 @@ impl<S: Fn(u32, u32) -> f32> GraphBuilder<S> {
         while best.len() > size {
             best.pop();
         }
+        let mut near: Vec<u32> = Vec::new();
         while let Some(next) = open.pop() {
             if best.len() >= size && best.peek().is_some_and(|worst| next.bits < worst.0.bits) {
                 break;
             }
-            for other in &self.links[next.place as usize][level] {
-                if std::mem::replace(&mut self.visited[*other as usize], self.mark) == self.mark {
-                    continue;
-                }
+            near.clear();
+            near.extend_from_slice(self.list(next.place, level));
+            near.retain(|other| {
+                let seen = std::mem::replace(&mut self.visited[*other as usize], self.mark);
+                seen != self.mark
+            });
+            near.iter().for_each(|other| (self.prefetch)(*other));
+            for other in &near {
                 let scored = Scored::new((self.score)(place, *other), *other);
                 if best.len() < size || best.peek().is_some_and(|worst| scored.bits > worst.0.bits)
                 {
@@ -157,49 +250,42 @@ impl<S: Fn(u32, u32) -> f32> GraphBuilder<S> {
     /// Links a vector with a new one. Of too many links the best are kept.
     fn link(&mut self, from: u32, to: u32, level: usize) {
         let most = if level == 0 { 2 * self.options.edges } else { self.options.edges };
-        let list = &mut self.links[from as usize][level];
-        list.push(to);
-        if list.len() <= most {
+        let list = self.list(from, level);
+        if list.len() < most {
+            let mut list = list.to_vec();
+            list.push(to);
+            self.set_list(from, level, list);
             return;
         }
-        let list = std::mem::take(list);
-        let mut scored: Vec<Scored> =
-            list.iter().map(|other| Scored::new((self.score)(from, *other), *other)).collect();
+        let of = |other: &u32| Scored::new((self.score)(from, *other), *other);
+        let mut scored: Vec<Scored> = list.iter().chain([&to]).map(of).collect();
         scored.sort_unstable_by(|left, right| right.cmp(left));
-        self.links[from as usize][level] = self.choose(&scored, most);
+        let chosen = self.choose(&scored, most);
+        self.set_list(from, level, chosen);
     }
 
     /// The bytes of the two sections.
     pub(crate) fn finish(self) -> (Vec<u8>, Vec<u8>) {
         let edges = self.options.edges;
-        let (mut links, mut upper) = (Vec::new(), Vec::new());
-        let put = |bytes: &mut Vec<u8>, number: usize| {
-            bytes.extend_from_slice(&(number as u32).to_le_bytes());
-        };
-        let put_list = |bytes: &mut Vec<u8>, list: &[u32], most: usize| {
-            put(bytes, list.len());
-            for at in 0..most {
-                put(bytes, list.get(at).copied().unwrap_or(0) as usize);
-            }
-        };
-        for levels in &self.links {
-            put_list(&mut links, &levels[0], 2 * edges);
+        let links = self.links.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let mut upper = Vec::new();
+        let mut put = |number: usize| upper.extend_from_slice(&(number as u32).to_le_bytes());
+        let entry = self.entry.unwrap_or(0);
+        for number in [edges, entry as usize, self.levels(entry), self.upper.len()] {
+            put(number);
         }
-        let high = || self.links.iter().enumerate().filter(|(_, levels)| levels.len() > 1);
-        let entry = self.entry.unwrap_or(0) as usize;
-        let top = self.links.get(entry).map_or(0, |levels| levels.len() - 1);
-        for number in [edges, entry, top, high().count()] {
-            put(&mut upper, number);
-        }
-        high().for_each(|(place, _)| put(&mut upper, place));
+        self.upper.keys().for_each(|place| put(*place as usize));
         let mut offset = 0;
-        put(&mut upper, offset);
-        for (_, levels) in high() {
-            offset += levels.len() - 1;
-            put(&mut upper, offset);
+        put(offset);
+        for levels in self.upper.values() {
+            offset += levels.len();
+            put(offset);
         }
-        for (_, levels) in high() {
-            levels[1..].iter().for_each(|list| put_list(&mut upper, list, edges));
+        for list in self.upper.values().flatten() {
+            put(list.len());
+            for at in 0..edges {
+                put(list.get(at).copied().unwrap_or(0) as usize);
+            }
         }
         (links, upper)
     }

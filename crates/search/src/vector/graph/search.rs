@@ -22,6 +22,9 @@ pub(crate) struct Graph<'a> {
     lists: &'a [u8],
 }
 
+/// Most levels that are read.
+const MAX_LEVELS: usize = 64;
+
 /// Vectors between two calls of the check.
 const BLOCK: usize = 1_024;
 
@@ -30,7 +33,7 @@ impl<'a> Graph<'a> {
     pub(crate) fn read(links: &'a [u8], upper: &'a [u8], len: usize) -> Option<Graph<'a>> {
         let number = |at: usize| number_at(upper, at).map(|number| number as usize);
         let (edges, entry, top, count) = (number(0)?, number(1)?, number(2)?, number(3)?);
-        if edges == 0 || edges > 4_096 || entry >= len || count > len || top > 64 {
+        if edges == 0 || edges > 4_096 || entry >= len || count > len || top > MAX_LEVELS {
             return None;
         }
         let places = upper.get(16..16 + count * 4)?;
@@ -43,8 +46,22 @@ impl<'a> Graph<'a> {
         fits.then_some(Graph { len, edges, entry, top, links, places, offsets, lists })
     }
 
+    /// The most links of a vector on the upper levels.
+    pub(super) fn edges(&self) -> usize {
+        self.edges
+    }
+
+    /// The highest level of a vector.
+    pub(super) fn levels(&self, place: u32) -> usize {
+        let places = self.places.as_chunks::<4>().0;
+        let found = places.binary_search_by_key(&place, |bytes| u32::from_le_bytes(*bytes));
+        let Ok(at) = found else { return 0 };
+        let offset = |at| number_at(self.offsets, at).unwrap_or(0) as usize;
+        offset(at + 1).saturating_sub(offset(at)).min(MAX_LEVELS)
+    }
+
     /// The links of a vector on a level. Places that do not exist are left out.
-    fn links(&self, place: u32, level: usize) -> impl Iterator<Item = u32> + use<'a> {
+    pub(super) fn links(&self, place: u32, level: usize) -> impl Iterator<Item = u32> + use<'a> {
         let (list, stride) = match level {
             0 => (Some(place as usize), 1 + 2 * self.edges),
             level => (self.upper_list(place, level), 1 + self.edges),
@@ -77,6 +94,7 @@ impl<'a> Graph<'a> {
         &self,
         size: usize,
         score: impl Fn(usize) -> f32,
+        prefetch: impl Fn(usize),
         accepts: impl Fn(usize) -> bool,
         check: impl Fn() -> Result<()>,
     ) -> Result<Vec<usize>> {
@@ -91,15 +109,15 @@ impl<'a> Graph<'a> {
         if accepts(nearest.place as usize) {
             best.push(Reverse(nearest));
         }
-        let mut count = 0;
+        let (mut count, mut near): (usize, Vec<u32>) = (0, Vec::new());
         while let Some(next) = open.pop() {
             if best.len() >= size && best.peek().is_some_and(|worst| next.bits < worst.0.bits) {
                 break;
             }
-            for place in self.links(next.place, 0) {
-                if !visited.insert(place) {
-                    continue;
-                }
+            near.clear();
+            near.extend(self.links(next.place, 0).filter(|place| visited.insert(*place)));
+            near.iter().for_each(|place| prefetch(*place as usize));
+            for place in near.iter().copied() {
                 count += 1;
                 if count % BLOCK == 0 {
                     check()?;

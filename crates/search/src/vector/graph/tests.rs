@@ -30,7 +30,7 @@ fn score(left: &[f32; 3], right: &[f32; 3]) -> f32 {
 fn graph(points: &[[f32; 3]], edges: usize) -> (Vec<u8>, Vec<u8>) {
     let options = GraphOptions { edges, candidates: 60 };
     let pair = |left: u32, right: u32| score(&points[left as usize], &points[right as usize]);
-    let mut builder = GraphBuilder::new(options, points.len(), pair);
+    let mut builder = GraphBuilder::new(options, points.len(), pair, |_| {});
     points.iter().for_each(|_| builder.add());
     builder.finish()
 }
@@ -45,8 +45,9 @@ fn a_graph_finds_the_nearest() {
         for wanted in points.iter().step_by(100) {
             let near = [wanted[0] + 0.01, wanted[1], wanted[2]];
             let accepts = |place: usize| place.is_multiple_of(filter);
-            let mut found =
-                graph.search(40, |place| score(&points[place], &near), accepts, || Ok(())).unwrap();
+            let mut found = graph
+                .search(40, |place| score(&points[place], &near), |_| {}, accepts, || Ok(()))
+                .unwrap();
             assert!(found.iter().all(|place| accepts(*place)));
             let mut expected: Vec<usize> =
                 (0..points.len()).filter(|place| accepts(*place)).collect();
@@ -66,7 +67,8 @@ fn the_smallest_graphs() {
         let points = points(count);
         let (links, upper) = graph(&points, 2);
         let graph = Graph::read(&links, &upper, count).unwrap();
-        let found = graph.search(10, |place| points[place][0], |_| true, || Ok(())).unwrap();
+        let found =
+            graph.search(10, |place| points[place][0], |_| {}, |_| true, || Ok(())).unwrap();
         assert_eq!(found.len(), count);
         assert!(Graph::read(&links, &upper, count + 1).is_none());
     }
@@ -83,7 +85,7 @@ proptest! {
             bytes[usize::from(at) % len] = value;
         }
         if let Some(graph) = Graph::read(&links, &upper, points.len()) {
-            let _ = graph.search(10, |place| points[place][0], |_| true, || Ok(()));
+            let _ = graph.search(10, |place| points[place][0], |_| {}, |_| true, || Ok(()));
         }
     }
 }
