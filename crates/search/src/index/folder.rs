@@ -32,6 +32,11 @@ pub(super) fn deletions_name(number: u64, generation: u64) -> String {
     format!("{number:016x}.{generation:016x}.del")
 }
 
+/// The name of the folder for the writing of a segment.
+pub(super) fn scratch_name(number: u64) -> String {
+    format!("{number:016x}.tmp")
+}
+
 impl Folder {
     pub(super) fn open(path: &Path) -> Result<Folder, IndexError> {
         fs::create_dir_all(path)?;
@@ -42,7 +47,7 @@ impl Folder {
 
     /// An empty folder for the writing of a segment.
     pub(super) fn scratch(&self, number: u64) -> io::Result<PathBuf> {
-        let path = self.path.join(format!("{number:016x}.tmp"));
+        let path = self.path.join(scratch_name(number));
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => fs::create_dir(&path)?,

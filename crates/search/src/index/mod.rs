@@ -6,8 +6,9 @@
 //!              +--------------> search <--------------+
 //! ```
 //!
-//! Locks: `commit` and `merge` take [`Index::work`] for their whole time, and [`Index::state`] for
-//! the moments in which they take what they write and put what they wrote. `apply` takes `state`
+//! Locks: `commit` takes [`Index::work`] for its whole time, `merge` when it begins and when it ends,
+//! and both take [`Index::state`] for the moments in which they take what they write and put what
+//! they wrote. `apply` takes `state`
 //! for writing. A search takes `state` for reading, compares the vectors in memory, and keeps
 //! references to the segments.
 
@@ -194,6 +195,29 @@ impl State {
     }
 }
 
+/// The numbers of files.
+struct Work {
+    /// The number of the next file.
+    next: u64,
+    /// The number of the segment that a merge is writing.
+    merging: Option<u64>,
+}
+
+impl Work {
+    /// A number for a new file.
+    fn take(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// A number for the segment of a merge.
+    fn begin_merge(&mut self) -> u64 {
+        let number = self.take();
+        self.merging = Some(number);
+        number
+    }
+}
+
 /// An index of one collection.
 pub struct Index {
     definition: Arc<Definition>,
@@ -201,8 +225,10 @@ pub struct Index {
     state: RwLock<State>,
     /// The fields of the index. No other lock is taken while this one is held.
     table: Mutex<Arc<FieldTable>>,
-    /// The number of the next file. Held by the one commit or merge that runs.
-    work: Mutex<u64>,
+    /// Held by a commit for its whole time, and by a merge when it begins and when it ends.
+    work: Mutex<Work>,
+    /// Held by the one merge that runs.
+    merging: Mutex<()>,
     /// The fewest vectors of a segment that get a graph.
     graph_from: usize,
     /// The searcher of the last search, and the fields that it knows.
@@ -257,9 +283,10 @@ impl Index {
         table: Mutex<Arc<FieldTable>>,
         next: u64,
     ) -> Index {
-        let (work, graph_from) = (Mutex::new(next), MIN_VECTORS_OF_GRAPH);
+        let work = Mutex::new(Work { next, merging: None });
+        let (merging, graph_from) = (Mutex::new(()), MIN_VECTORS_OF_GRAPH);
         let searcher = Mutex::new(None);
-        Index { definition, folder, state, table, work, graph_from, searcher }
+        Index { definition, folder, state, table, work, merging, graph_from, searcher }
     }
 
     /// The fields that the index has now.

@@ -93,6 +93,7 @@ fn equal_vectors_do_not_cut_a_graph_into_pieces() {
         put(&index, &key(at), &doc! {"v": vector(place)});
     }
     index.commit(1).unwrap();
+    merge_all(&index);
     for at in (300..1_500).step_by(30) {
         let near = query(&index, doc! {"queryVector": vector(at), "numCandidates": 10, "limit": 1});
         let hits = index.search(&near, None, 1, &Unlimited).unwrap().hits;

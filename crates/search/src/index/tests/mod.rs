@@ -4,6 +4,7 @@ mod damage;
 mod facets;
 mod graph;
 mod highlight;
+mod meanwhile;
 mod operators;
 mod plain;
 mod scores;
