@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 from pymongo.operations import SearchIndexModel
 
-from test_backup import Server
+from test_backup import Server, until
 
 SECONDS = float(os.environ.get("SEARCH_MODEL_SECS", "30"))
 SEED = int(os.environ.get("SEARCH_MODEL_SEED", str(random.SystemRandom().randrange(10**6))))
@@ -144,6 +144,8 @@ def test_searches_agree_with_a_model(tmp_path):
             until_ready(client.t.c)
             compare(client, writers)
             assert client.admin.command("serverStatus")["search"]["rebuilds"] == 0
+            # Changes are in files after five seconds.
+            until(lambda: client.admin.command("serverStatus")["search"]["memoryBytes"] == 0)
         server.kill()
         for folder in (tmp_path / "data" / "search").iterdir():
             damage(folder, random_pause)

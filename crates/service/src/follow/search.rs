@@ -105,18 +105,14 @@ impl Service {
         Ok(())
     }
 
-    /// Commits the files, so that a merge may be due. Returns whether they were committed: a
-    /// merge and `fsync` keep them as they are.
+    /// Commits the files, so that a merge may be due. Returns whether they were committed: `fsync`
+    /// keeps them as they are.
     fn commit_files(
         &self,
         collection: &Collection,
         version: &SearchVersion,
         open: &OpenSearch,
     ) -> Result<bool> {
-        // A merge holds the files for long; the changes stay in memory meanwhile.
-        if open.merging.load(Ordering::Acquire) && version.is_ready() {
-            return Ok(false);
-        }
         let Some(_writing) = self.store.fsync_lock.try_enter() else { return Ok(false) };
         let Some(position) = self.store.search_position(collection, version)? else {
             return Ok(false);
