@@ -343,6 +343,13 @@ class Python(Suite):
         return super().counts(lines[-1] if lines else "")
 
 
+class LangChain(Python):
+    """The stores of LangChain, which search vectors and texts."""
+
+    def command(self):
+        return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"], {}
+
+
 class Npm(Suite):
     """node_modules stay outside the clone; install scripts, which compile addons, are left out."""
 
@@ -515,7 +522,7 @@ class Ruby(Suite):
 
 
 KINDS = {
-    "python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "java-3": Java3,
+    "python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": LangChain, "java-3": Java3,
     "java-4": Java4, "node-3": OldNode, "php": Php, "ruby": Ruby,
 }
 
