@@ -137,30 +137,39 @@ impl MappingReader<'_> {
     ) -> Result<FieldMapping> {
         let mut mapping = FieldMapping::default();
         let RawValue::Array(items) = value else {
-            self.add_type(&mut mapping, value, path.clone(), dotted, depth)?;
+            self.add_type(&mut mapping, (&[], value), path.clone(), (dotted, depth))?;
             return Ok(mapping);
         };
-        for (at, element) in items.iter().enumerate() {
-            self.add_type(&mut mapping, element.value(), path.item(at), dotted, depth)?;
+        let items: Vec<RawValue<'_>> = items.iter().map(|item| item.value()).collect();
+        for (at, value) in items.iter().enumerate() {
+            let here = (&items[..at], *value);
+            self.add_type(&mut mapping, here, path.item(at), (dotted, depth))?;
         }
         Ok(mapping)
     }
 
+    /// Adds a type of a field. `items_before` are the types of the field up to this one.
     fn add_type(
         &mut self,
         mapping: &mut FieldMapping,
-        value: RawValue<'_>,
+        (items_before, value): (&[RawValue<'_>], RawValue<'_>),
         path: FieldPath,
-        dotted: &str,
-        depth: usize,
+        (dotted, depth): (&str, usize),
     ) -> Result<()> {
         match parse_type(value, path.clone(), dotted)? {
             Some(added) => {
-                let same = |other| std::mem::discriminant(other) == std::mem::discriminant(&added);
-                if mapping.types.iter().any(same) {
-                    return Err(path.refuse("repeats a type of the field"));
+                let same = |other: &&FieldType| {
+                    std::mem::discriminant(*other) == std::mem::discriminant(&added)
+                };
+                match mapping.types.iter().find(same) {
+                    None => mapping.types.push(added),
+                    // Two names of one type, as `token` and `stringFacet`, make one field.
+                    Some(known) if *known == added && !repeats(items_before, value) => {}
+                    Some(_) if !repeats(items_before, value) => {
+                        return Err(path.not_supported("a facet with other options than its field"));
+                    }
+                    Some(_) => return Err(path.refuse("repeats a type of the field")),
                 }
-                mapping.types.push(added);
             }
             None if mapping.document.is_some() => {
                 return Err(path.refuse("repeats a type of the field"));
@@ -174,6 +183,16 @@ impl MappingReader<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether one of these types has the name of this one.
+fn repeats(before: &[RawValue<'_>], value: RawValue<'_>) -> bool {
+    let name = |item: RawValue<'_>| match item.as_document()?.get("type") {
+        Some(RawValue::String(name)) => Some(name.to_owned()),
+        _ => None,
+    };
+    let own = name(value);
+    before.iter().any(|other| name(*other) == own)
 }
 
 /// Parses a type and its options. `None` stands for `document`, whose options are not read.

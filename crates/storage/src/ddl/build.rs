@@ -31,6 +31,7 @@
 mod catch_up;
 mod load;
 mod log_fed;
+pub(super) use log_fed::is_internal;
 #[cfg(test)]
 mod tests;
 mod walk;

@@ -11,6 +11,7 @@ use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::DocBuf;
 use mayfly_value::bson::oid::ObjectId;
 
+use super::build::is_internal;
 use crate::Store;
 use crate::catalog::{
     Collection, Definition, SearchIndex, SearchIndexes, SearchVersion, encode_search,
@@ -88,13 +89,17 @@ impl Store {
     /// Returns the ids that clients see, in the order of the request.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound; 68 IndexAlreadyExists for another definition, also within the request;
-    /// 166 on a view; errors of the engine.
+    /// 26 NamespaceNotFound; 67 CannotCreateIndex on internal collections; 68 IndexAlreadyExists for
+    /// another definition, also within the request; 166 on a view; errors of the engine.
     pub fn create_search_indexes(
         &self,
         ns: &Namespace,
         new: &[NewSearchIndex],
     ) -> Result<Vec<String>> {
+        if is_internal(ns) {
+            let text = format!("search indexes are not supported on {ns}");
+            return Err(Error::new(ErrorCode::CannotCreateIndex, text));
+        }
         self.change_search(ns, |list| {
             new.iter().map(|new| self.add_search_index(list, new)).collect()
         })

@@ -12,6 +12,11 @@ use crate::Store;
 use crate::catalog::{Collection, CollectionState, Index};
 use crate::index::IndexSpec;
 
+/// Whether the writes to a collection are not all in the log.
+pub(in crate::ddl) fn is_internal(ns: &Namespace) -> bool {
+    matches!(ns.db(), "admin" | "config" | "local") || ns.collection().starts_with("system.")
+}
+
 impl Store {
     /// Checks that a log-fed index may be on this collection: the server's own writes are not
     /// always in the log.
@@ -22,8 +27,7 @@ impl Store {
         if !spec.is_log_fed() {
             return Ok(());
         }
-        let internal = matches!(ns.db(), "admin" | "config" | "local");
-        if internal || ns.collection().starts_with("system.") {
+        if is_internal(ns) {
             let text = format!("this type of index is not supported on {ns}");
             return Err(Error::new(ErrorCode::CannotCreateIndex, text));
         }
