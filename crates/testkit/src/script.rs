@@ -18,9 +18,9 @@
 //!
 //! * `#` begins a comment. An answer ends at an empty line; a command where its brackets close.
 //! * Verbs: `clock +1000` (milliseconds), `clock = 1800000000000`, `ttl pass`, `ttl subpass`,
-//!   `restart` (a clean close and a new open), `crash` (no close), `sweep`, `follow` (search indexes
-//!   get all writes; a search before that waits for a second), `member <name>` (of a replica set, until
-//!   the next open), `start <parameter> <value>` (as if the server had been
+//!   `restart` (a clean close and a new open), `crash` (no close), `sweep`, `follow` (search
+//!   indexes get all writes; a search before that waits for a second), `member <name>` (of a
+//!   replica set, until the next open), `start <parameter> <value>` (as if the server had been
 //!   started with it, until the next open), `set <parameter> <value>`, `fill <db.collection>
 //!   <count> {_id: @i}`.
 //! * The dialect of commands and answers is in [`crate::dialect`], how answers are compared in

@@ -143,7 +143,8 @@ impl Index {
     }
 
     /// Merges segments of about the same size, or one with many deleted documents or without a
-    /// graph that it should have. Returns whether it merged, in which case another merge may be due.
+    /// graph that it should have. Returns whether it merged, in which case another merge may be
+    /// due.
     ///
     /// # Errors
     /// [`IndexError::Io`], [`IndexError::Ended`] with the error of [`Control::check`]. The index is

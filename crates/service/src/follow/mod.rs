@@ -82,7 +82,10 @@ impl Service {
     /// Errors of a step.
     pub fn follow_now(&self) -> Result<()> {
         for collection in self.store.log_fed_collections() {
-            while self.feed(&collection)? == FeedStep::More {}
+            let mut step = FeedStep::More;
+            while step == FeedStep::More {
+                step = self.feed(&collection)?;
+            }
         }
         Ok(())
     }

@@ -164,7 +164,8 @@ impl Feed {
         (position > 0).then_some(FeedRow { position, filled })
     }
 
-    /// Waits until the position moves, or until this time has passed. Returns whether it has passed.
+    /// Waits until the position moves, or until this time has passed. Returns whether it has
+    /// passed.
     pub(crate) fn wait(&self, longest: Duration) -> bool {
         self.moved.wait_for(&mut self.moving.lock(), longest).timed_out()
     }

@@ -89,8 +89,8 @@ impl Store {
     /// Returns the ids that clients see, in the order of the request.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound; 67 CannotCreateIndex on internal collections; 68 IndexAlreadyExists for
-    /// another definition, also within the request; 166 on a view; errors of the engine.
+    /// 26 NamespaceNotFound; 67 CannotCreateIndex on internal collections; 68 IndexAlreadyExists
+    /// for another definition, also within the request; 166 on a view; errors of the engine.
     pub fn create_search_indexes(
         &self,
         ns: &Namespace,

@@ -70,7 +70,10 @@ impl<C: Clock + 'static> Fixture<C> {
 
     fn feed_files(&self, collection: &str, files: &Files) -> Result<()> {
         let (found, version) = (self.of(collection), self.version(collection));
-        while self.store.feed_search(&self.op, &found, &version, files)? == FeedStep::More {}
+        let mut step = FeedStep::More;
+        while step == FeedStep::More {
+            step = self.store.feed_search(&self.op, &found, &version, files)?;
+        }
         Ok(())
     }
 
