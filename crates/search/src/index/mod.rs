@@ -8,8 +8,8 @@
 //!
 //! Locks: `commit` takes [`Index::work`] for its whole time, `merge` when it begins and when it
 //! ends, and both take [`Index::state`] for the moments in which they take what they write and put
-//! what they wrote. `apply` takes `state` for writing. A search takes `state` for reading, compares the vectors in memory, and keeps
-//! references to the segments.
+//! what they wrote. `apply` takes `state` for writing. A search takes `state` for reading, compares
+//! the vectors in memory, and keeps references to the segments.
 
 mod best;
 mod commit_file;
