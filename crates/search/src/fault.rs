@@ -39,7 +39,10 @@ impl FieldPath {
     pub(crate) fn wrong_type(&self, expected: &str, value: RawValue<'_>) -> Error {
         match value {
             RawValue::Null | RawValue::Undefined => self.refuse("is required"),
-            _ => self.refuse(format_args!("must be a {expected}")),
+            _ => {
+                let article = if expected.starts_with(['a', 'i', 'o']) { "an" } else { "a" };
+                self.refuse(format_args!("must be {article} {expected}"))
+            }
         }
     }
 

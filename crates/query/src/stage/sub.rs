@@ -177,6 +177,11 @@ impl SubPipeline {
         self.describes
     }
 
+    /// Whether its first stage reads a search index instead of the collection's documents.
+    pub(crate) fn searches(&self) -> bool {
+        StageRow::first_of(self.stages.as_doc()).is_some_and(|row| row.searches)
+    }
+
     /// Whether its stages give the same results in a second run.
     pub(crate) fn is_repeatable(&self) -> bool {
         is_repeatable(self.stages.as_doc())
@@ -197,6 +202,12 @@ impl SubPipeline {
         };
         let stages = || self.stages.as_doc().iter().filter_map(|stage| stage.value().as_document());
         let same = stages().take_while(|stage| !varies(*stage)).count();
+        // Documents that are kept have no metadata.
+        let reads_metadata =
+            |stage| ["$meta", "$$SEARCH_META"].iter().any(|it| mentions(stage, it));
+        if self.searches() && stages().skip(same).any(reads_metadata) {
+            return 0;
+        }
         let mut unknown = self.scope.clone();
         let context = match unknown.declare(self.unknown.as_doc()) {
             Ok(()) => {
@@ -274,9 +285,8 @@ impl SubPipeline {
         }
         let mut stages = DocBuilder::new_array();
         let mut own = self.stages.as_doc().iter();
-        let searches = StageRow::first_of(self.stages.as_doc()).is_some_and(|row| row.searches);
         // A search reads the collection, also below a view.
-        if (self.from.is_none() || searches)
+        if (self.from.is_none() || self.searches())
             && let Some(first) = own.next()
         {
             stages.push(first.value());

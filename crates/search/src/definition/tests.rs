@@ -53,7 +53,7 @@ fn a_vector_index_refuses() {
     let refuses = |document, text| refuses(IndexKind::VectorSearch, document, text);
     refuses(doc! {}, "\"fields\" is required");
     refuses(doc! {"fields": Bson::Null}, "\"fields\" is required");
-    refuses(doc! {"fields": 1}, "\"fields\" must be a array");
+    refuses(doc! {"fields": 1}, "\"fields\" must be an array");
     refuses(doc! {"fields": []}, "\"fields\" cannot be empty");
     refuses(doc! {"fields": [1]}, "\"fields[0]\" must be a document");
     refuses(vector(doc! {}), "\"fields[0].type\" is required");
@@ -89,7 +89,10 @@ fn a_vector_index_refuses() {
     }
     refuses(with(doc! {"numDimensions": 1.5}), "\"fields[0].numDimensions\" must be an integer");
     let decimal: mayfly_value::bson::Decimal128 = "2".parse().unwrap();
-    refuses(with(doc! {"numDimensions": decimal}), "\"fields[0].numDimensions\" must be a integer");
+    refuses(
+        with(doc! {"numDimensions": decimal}),
+        "\"fields[0].numDimensions\" must be an integer",
+    );
     refuses(
         with(doc! {"numDimensions": i64::MAX}),
         "\"fields[0].numDimensions\" overflowed, must fit in a 32-bit integer",

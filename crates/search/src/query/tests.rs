@@ -129,7 +129,7 @@ fn bad_filters_are_refused() {
     refuses(doc! {"$and": []}, "\"filter.$and\" cannot be empty");
     refuses(doc! {"$or": [1]}, "\"filter.$or[0]\" must be a document");
     refuses(doc! {"a": {"$in": []}}, "\"filter.a.$in\" cannot be empty");
-    refuses(doc! {"a": {"$in": 1}}, "\"filter.a.$in\" must be a array");
+    refuses(doc! {"a": {"$in": 1}}, "\"filter.a.$in\" must be an array");
     refuses(doc! {"a": {"$exists": 1}}, "\"filter.a.$exists\" must be a boolean");
     refuses(
         doc! {"a": {"$gt": Bson::Null}},

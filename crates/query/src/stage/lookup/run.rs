@@ -155,7 +155,7 @@ impl RunningLookup {
     ) -> Result<()> {
         self.way = AccessPath::Query;
         let Some(fields) = &self.lookup.fields else { return Ok(()) };
-        if self.lookup.sub.describes() {
+        if self.lookup.sub.describes() || self.lookup.sub.searches() {
             return Ok(());
         }
         // Only the equality counts: an index that serves other conditions would not make the join
