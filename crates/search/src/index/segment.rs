@@ -146,7 +146,7 @@ impl Segment {
             && last.is_none_or(|last| last < self.documents)
             && vectors.data.len() == count * vectors.stride
             && vectors.lengths.len() == count * 4
-            && vectors.codes.is_some() == is_quantised
+            && (vectors.codes.is_some() || !is_quantised)
             && vectors.codes.is_none_or(|(codes, steps)| {
                 codes.len() == count * field.dimensions && steps.len() == count * 4
             })

@@ -83,6 +83,39 @@ fn graphs_find_what_scans_find() {
     }
 }
 
+/// Without quantization, codes choose candidates only where they find the nearest vectors.
+#[test]
+fn codes_without_quantization_are_faithful() {
+    let near = |at: usize| vector(at).iter().map(|part| 1_000.0 + part / 8.0).collect::<Vec<f64>>();
+    for is_far in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut index = Index::open(folder.path(), definition("euclidean", "none")).unwrap();
+        index.graph_from = 1_000;
+        let vector = |at: usize| if is_far { near(at) } else { vector(at) };
+        for at in 0..1_200 {
+            put(&index, &key(at), &doc! {"v": vector(at)});
+        }
+        index.commit(1).unwrap();
+        let part = index.state.read().parts[0].clone();
+        let field = &index.definition.vectors[0];
+        let vectors = part.segment.vectors(0, field, crate::vector::ElementType::Float).unwrap();
+        assert_eq!((vectors.codes.is_some(), vectors.graph.is_some()), (!is_far, true));
+        let (mut found, mut all) = (0, 0);
+        for at in 2_000..2_040 {
+            let search = |options: Document| {
+                let mut stage = doc! {"queryVector": vector(at), "limit": 10};
+                stage.extend(options);
+                index.search(&query(&index, stage), None, 10, &Unlimited).unwrap().hits
+            };
+            let expected = search(doc! {"exact": true});
+            let hits = search(doc! {"numCandidates": 20});
+            all += 10;
+            found += expected.iter().filter(|hit| hits.contains(hit)).count();
+        }
+        assert!(found * 100 >= all * 97, "{found} of {all}");
+    }
+}
+
 #[test]
 fn equal_vectors_do_not_cut_a_graph_into_pieces() {
     let folder = tempfile::tempdir().unwrap();
