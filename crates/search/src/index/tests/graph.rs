@@ -96,6 +96,7 @@ fn codes_without_quantization_are_faithful() {
             put(&index, &key(at), &doc! {"v": vector(at)});
         }
         index.commit(1).unwrap();
+        merge_all(&index);
         let part = index.state.read().parts[0].clone();
         let field = &index.definition.vectors[0];
         let vectors = part.segment.vectors(0, field, crate::vector::ElementType::Float).unwrap();
