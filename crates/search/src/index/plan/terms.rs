@@ -33,9 +33,9 @@ const MAX_AUTOMATON: usize = 64;
 const BLOCK: usize = 256;
 
 /// The terms of an index that are near to a term of a query, with the shares of their scores.
-pub(super) struct Expansion {
-    terms: Vec<(String, f32)>,
-    statistics: Arc<Statistics>,
+pub(in crate::index) struct Expansion {
+    pub(in crate::index) terms: Vec<(String, f32)>,
+    pub(in crate::index) statistics: Arc<Statistics>,
 }
 
 /// Adds the documents with a term.
@@ -184,7 +184,12 @@ impl Planner<'_> {
     /// The terms of all segments that are near to a term: those with the greatest shares, and of
     /// equal shares the least terms. All have the number of documents of the most frequent one, so
     /// that a rare misspelling does not have the greatest score.
-    fn expand(&self, field: &WordField, text: &str, fuzzy: Fuzzy) -> Result<Arc<Expansion>> {
+    pub(in crate::index) fn expand(
+        &self,
+        field: &WordField,
+        text: &str,
+        fuzzy: Fuzzy,
+    ) -> Result<Arc<Expansion>> {
         let name = (field.number, text.to_owned(), fuzzy);
         if let Some(known) = self.expansions.borrow().get(&name) {
             return Ok(known.clone());
