@@ -113,6 +113,14 @@ fn fill(index: &Index, documents: usize, mut document: impl FnMut(usize) -> Docu
         documents as f64 / all.as_secs_f64()
     );
     let sizes = index.sizes();
+    // Deletions of keys that do not exist cost what others cost, and the index stays as it is.
+    let start = cpu();
+    for at in 0..20_000 {
+        let mut key = ((at * documents / 20_000) as u64).to_be_bytes().to_vec();
+        key.push(0);
+        index.apply(&[Change::Delete { record_key: &key }]);
+    }
+    println!("a deletion: {:.2?}", (cpu() - start) / 20_000);
     println!("{} bytes a document; {sizes:?}", sizes.file_bytes / sizes.documents.max(1));
 }
 
@@ -241,6 +249,27 @@ fn text(documents: usize) {
         &queries("any", Some(documents as i64 / 2)),
         10,
     );
+    let others = |stage: Document| -> Vec<Query> {
+        let stage = DocBuf::from_bson(&stage);
+        let query = || Query::parse_search(stage.as_doc(), index.definition()).expect("a query");
+        (0..20).map(|_| query()).collect()
+    };
+    let all = doc! {"exists": {"path": "n"}};
+    for order in [1, -1] {
+        let sorted = doc! {"exists": {"path": "n"}, "sort": {"n": order}};
+        time(&index, &format!("first 10 of all, sorted by {order}"), &others(sorted), 10);
+    }
+    let fuzzy = doc! {"text": {"query": "w1234", "path": "t", "fuzzy": {}}};
+    time(&index, "best 10 of near terms", &others(fuzzy), 10);
+    let regex = doc! {"regex": {"query": "w1[0-9]+4", "path": "t", "allowAnalyzedField": true}};
+    time(&index, "best 10 of a regular expression", &others(regex), 10);
+    let facet = doc! {"facet": {"operator": all, "facets": {"n": {"type": "number", "path": "n",
+    "boundaries": [0, documents as i64 / 2, documents as i64]}}}};
+    let start = cpu();
+    for query in others(facet) {
+        index.metadata(&query, &Unlimited).expect("metadata");
+    }
+    println!("two buckets of all: {:.1?}", (cpu() - start) / 20);
     let one = queries("any", None);
     let mut times = Vec::new();
     for at in 0..500 {

@@ -9,6 +9,12 @@ pub const MAX_CANDIDATES: i64 = 10_000;
 /// Most clauses of a query: conditions of a filter, and operators of a compound.
 pub const MAX_CLAUSES: usize = 1_024;
 
+/// Most terms that the operators on words of one query search for in all fields together.
+pub const MAX_TERMS: usize = 65_536;
+
+/// Most terms that one query searches for because they are near to its own.
+pub const MAX_NEAR_TERMS: usize = 10_000;
+
 /// Most levels of nesting in a filter, in a compound, and in the mappings of a definition.
 pub const MAX_DEPTH: usize = 64;
 

@@ -19,7 +19,8 @@ pub enum Similarity {
 /// The representation that approximate searches compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantization {
-    /// The vectors as they are.
+    /// The vectors as they are. Large segments have codes that choose candidates, where a sample
+    /// shows that codes lose nothing.
     None,
     /// One byte for each dimension. The best candidates are compared again in full precision.
     Scalar,

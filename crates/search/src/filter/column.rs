@@ -52,10 +52,15 @@ impl<'a> Column<'a> {
 
     /// The place of the first key that is not less.
     fn lower_bound(&self, key: &[u8]) -> usize {
+        self.partition_point(|other| other < key)
+    }
+
+    /// The number of keys at the beginning that pass a test, which no later key passes.
+    pub(crate) fn partition_point(&self, mut passes: impl FnMut(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.key(middle) < key { low = middle + 1 } else { high = middle }
+            if passes(self.key(middle)) { low = middle + 1 } else { high = middle }
         }
         low
     }

@@ -11,7 +11,7 @@ use super::plan::{PlannedField, Planner, failed, io_failed};
 use super::search::Hit;
 use super::view::View;
 use crate::definition::ScoreFunction;
-use crate::query::{Compound, Criteria, Fuzzy, Node, Score};
+use crate::query::{Compound, Criteria, Fuzzy, Node, Score, WordPath};
 use crate::text::analyze::Terms;
 use crate::text::weight::Statistics;
 
@@ -111,16 +111,15 @@ impl Explained<'_> {
             Node::Words { paths, queries, fuzzy, .. } => {
                 let fields = self.planner.word_fields(paths, &self.part.segment);
                 match fuzzy {
-                    Some(_) => self.near_terms(&fields, value),
+                    Some(fuzzy) => self.near_terms(&fields, queries, *fuzzy, value, boost)?,
                     None => self.texts(&fields, queries, value, boost)?,
                 }
             }
             Node::Parts { path, queries, criteria, fuzzy } => {
                 self.parts(path, queries, (*criteria, *fuzzy), value, boost)?
             }
-            Node::Phrase { queries, .. } => {
-                let description = format!("\"{}\" [BM25Similarity], result of:", queries.join(" "));
-                ScoreDetails::new(value, description, Vec::new())
+            Node::Phrase { paths, queries, slop } => {
+                self.phrases(paths, queries, *slop, (value, boost))?
             }
             Node::Pattern { .. } => constant(value, "terms that match a pattern"),
             Node::Values { paths, .. } => constant(value, &paths.join(", ")),
@@ -218,11 +217,6 @@ impl Explained<'_> {
         self.texts(&fields, queries, value, boost)
     }
 
-    fn near_terms(&self, fields: &[PlannedField], value: f32) -> ScoreDetails {
-        let names: Vec<String> = fields.iter().map(|field| self.name(field)).collect();
-        ScoreDetails::leaf(value, &format!("terms near to the query in {}", names.join(", ")))
-    }
-
     /// The name of a field in descriptions.
     fn name(&self, field: &PlannedField) -> String {
         let field = self.planner.table.iter().find(|(number, _)| *number == field.number);
@@ -236,6 +230,7 @@ impl Explained<'_> {
         }
     }
 
+    /// The details of each term of a text that is in the document.
     fn terms(
         &self,
         field: &PlannedField,
@@ -244,44 +239,130 @@ impl Explained<'_> {
         boost: f32,
     ) -> Result<Vec<ScoreDetails>> {
         let mut details = Vec::new();
-        let Some(postings) = self.part.segment.postings() else { return Ok(details) };
+        for token in &terms.tokens {
+            details.extend(self.term(field, &token.text, statistics, boost)?);
+        }
+        if field.score == ScoreFunction::Boolean && !details.is_empty() {
+            return Ok(vec![constant(boost, &self.name(field))]);
+        }
+        Ok(details)
+    }
+
+    /// The details of the terms of the document that are near to those of a query.
+    fn near_terms(
+        &self,
+        fields: &[PlannedField],
+        queries: &[String],
+        fuzzy: Fuzzy,
+        value: f32,
+        boost: f32,
+    ) -> Result<ScoreDetails> {
+        let mut details = Vec::new();
+        for field in fields {
+            for query in queries {
+                let mut found = Vec::new();
+                for token in &field.terms_of(query).tokens {
+                    let expansion = self.planner.expand(field, &token.text, fuzzy)?;
+                    for (text, share) in &expansion.terms {
+                        let boost = boost * share;
+                        found.extend(self.term(field, text, &expansion.statistics, boost)?);
+                    }
+                }
+                if field.score == ScoreFunction::Boolean && !found.is_empty() {
+                    found = vec![constant(boost, &self.name(field))];
+                }
+                details.extend(found);
+            }
+        }
+        Ok(ScoreDetails::new(value, "sum of:", details))
+    }
+
+    /// The details of phrases.
+    fn phrases(
+        &self,
+        paths: &[WordPath],
+        queries: &[String],
+        slop: u32,
+        (value, boost): (f32, f32),
+    ) -> Result<ScoreDetails> {
+        let mut details = Vec::new();
+        for field in self.planner.word_fields(paths, &self.part.segment) {
+            let names = self.planner.table.iter().find(|(number, _)| *number == field.number);
+            let Some((_, known)) = names else { continue };
+            let path = WordPath::Path(known.name.1.clone(), known.name.2.clone());
+            for query in queries {
+                let (paths, queries) = (vec![path.clone()], vec![query.clone()]);
+                let Some(score) = self.score(&Node::Phrase { paths, queries, slop })? else {
+                    continue;
+                };
+                let name = self.name(&field);
+                let text = format!("{name}:\"{query}\" [BM25Similarity], result of:");
+                let inner = self.phrase_counts(&field, query)?;
+                details.push(ScoreDetails::new(score * boost, text, inner));
+            }
+        }
+        Ok(ScoreDetails::new(value, "sum of:", details))
+    }
+
+    /// The parts of a phrase's score that do not depend on where it is.
+    fn phrase_counts(&self, field: &PlannedField, query: &str) -> Result<Vec<ScoreDetails>> {
+        let terms = field.terms_of(query);
+        let statistics = self.planner.statistics(field, &terms)?;
+        let documents = statistics.documents as f32;
+        let idf = |token: &tantivy::tokenizer::Token| {
+            let term = Term::from_field_text(field.field, &token.text);
+            idf_details(documents, statistics.terms.get(&term).copied().unwrap_or(0) as f32)
+        };
+        let parts: Vec<ScoreDetails> = terms.tokens.iter().map(idf).collect();
+        let sum = parts.iter().map(|part| part.value).sum();
+        Ok(vec![ScoreDetails::new(sum, "idf, sum of:", parts)])
+    }
+
+    /// The details of a term, if it is in the document.
+    fn term(
+        &self,
+        field: &PlannedField,
+        text: &str,
+        statistics: &Statistics,
+        boost: f32,
+    ) -> Result<Option<ScoreDetails>> {
+        let Some(postings) = self.part.segment.postings() else { return Ok(None) };
         let index = postings.reader.inverted_index(field.field).map_err(failed)?;
-        let average = statistics.words as f32 / statistics.documents.max(1) as f32;
+        let term = Term::from_field_text(field.field, text);
+        let found = index.read_postings(&term, field.option()).map_err(io_failed)?;
+        let Some(mut documents) = found else { return Ok(None) };
+        if documents.doc() < self.document {
+            documents.seek(self.document);
+        }
+        if documents.doc() != self.document {
+            return Ok(None);
+        }
         let length = match postings.reader.get_fieldnorms_reader(field.field) {
             Ok(lengths) => lengths.fieldnorm(self.document) as f32,
             Err(_) => 1.0,
         };
-        for token in &terms.tokens {
-            let term = Term::from_field_text(field.field, &token.text);
-            let option = field.option();
-            let Some(mut documents) = index.read_postings(&term, option).map_err(io_failed)? else {
-                continue;
-            };
-            if documents.doc() < self.document {
-                documents.seek(self.document);
-            }
-            if documents.doc() != self.document {
-                continue;
-            }
-            let name = format!("{}:{}", self.name(field), token.text);
-            if field.score == ScoreFunction::Boolean {
-                details.push(constant(boost, &name));
-                continue;
-            }
-            let frequency = tantivy::postings::Postings::term_freq(&documents) as f32;
-            let counts = Counts {
-                documents: statistics.documents as f32,
-                holding: statistics.terms.get(&term).copied().unwrap_or(0) as f32,
-                frequency,
-                length,
-                average,
-            };
-            let score = counts.score(boost);
-            let text = format!("{name} [BM25Similarity], result of:");
-            details.push(ScoreDetails::new(score.value, text, vec![score]));
-        }
-        Ok(details)
+        let counts = Counts {
+            documents: statistics.documents as f32,
+            holding: statistics.terms.get(&term).copied().unwrap_or(0) as f32,
+            frequency: tantivy::postings::Postings::term_freq(&documents) as f32,
+            length,
+            average: statistics.words as f32 / statistics.documents.max(1) as f32,
+        };
+        let score = counts.score(boost);
+        let text = format!("{}:{text} [BM25Similarity], result of:", self.name(field));
+        Ok(Some(ScoreDetails::new(score.value, text, vec![score])))
     }
+}
+
+/// The rarity of a term.
+fn idf_details(documents: f32, holding: f32) -> ScoreDetails {
+    let idf = (1.0 + (documents - holding + 0.5) / (holding + 0.5)).ln();
+    let details = vec![
+        ScoreDetails::leaf(holding, "n, number of documents containing term"),
+        ScoreDetails::leaf(documents, "N, total number of documents with field"),
+    ];
+    let text = "idf, computed as log(1 + (N - n + 0.5) / (n + 0.5)) from:";
+    ScoreDetails::new(idf, text, details)
 }
 
 /// The numbers of which BM25 computes the score of a term.
@@ -297,12 +378,8 @@ impl Counts {
     fn score(&self, boost: f32) -> ScoreDetails {
         let leaf = ScoreDetails::leaf;
         let Counts { documents, holding, frequency, length, average } = self;
-        let idf = (1.0 + (documents - holding + 0.5) / (holding + 0.5)).ln();
+        let idf = idf_details(*documents, *holding);
         let tf = frequency / (frequency + K1 * (1.0 - B + B * length / average));
-        let idf_details = vec![
-            leaf(*holding, "n, number of documents containing term"),
-            leaf(*documents, "N, total number of documents with field"),
-        ];
         let tf_details = vec![
             leaf(*frequency, "freq, occurrences of term within document"),
             leaf(K1, "k1, term saturation parameter"),
@@ -314,12 +391,12 @@ impl Counts {
         if boost != 1.0 {
             details.push(leaf(boost, "boost"));
         }
-        let text = "idf, computed as log(1 + (N - n + 0.5) / (n + 0.5)) from:";
-        details.push(ScoreDetails::new(idf, text, idf_details));
+        let value = boost * idf.value * tf;
+        details.push(idf);
         let text = "tf, computed as freq / (freq + k1 * (1 - b + b * dl / avgdl)) from:";
         details.push(ScoreDetails::new(tf, text, tf_details));
         let text = format!("score(freq={frequency:.1}), computed as boost * idf * tf from:");
-        ScoreDetails::new(boost * idf * tf, text, details)
+        ScoreDetails::new(value, text, details)
     }
 }
 

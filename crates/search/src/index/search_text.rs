@@ -1,8 +1,9 @@
 //! Searches of a `search` index: the best documents of each segment, or the first ones of a sort.
 
+use std::ops::ControlFlow;
+
 use mayfly_base::Result;
 use tantivy::query::Weight;
-use tantivy::{DocSet as _, TERMINATED};
 
 use super::plan::{Planner, failed};
 use super::search::{Cursor, Hit, Page};
@@ -158,38 +159,91 @@ fn first(
     size: usize,
 ) -> Result<Vec<Hit>> {
     let mut top = SortedTop::new(size, after, order.keys);
-    let mut rank = Vec::new();
     for part in &view.parts {
         planner.control.check()?;
-        let Some(postings) = part.segment.postings() else { continue };
-        let weight = view.weight(planner, &search.node, part)?;
         let ranker = Ranker::new(part, &order.sort, &view.table);
-        let mut documents = weight.scorer(&postings.reader, 1.0).map_err(failed)?;
-        let mut count = 0_usize;
-        while documents.doc() != TERMINATED {
-            count += 1;
-            if count.is_multiple_of(BLOCK) {
-                planner.control.check()?;
+        let from = after.map_or(0.., |after| ranker.positions_from(&after.rank));
+        // The position by the first field, and the document.
+        let mut found: Vec<(u32, u32)> = Vec::new();
+        view.each(planner, &search.node, part, |ordinal| {
+            let position = ranker.position(ordinal as u32);
+            if from.contains(&position) {
+                found.push((position, ordinal as u32));
             }
-            let ordinal = documents.doc() as usize;
-            if !part.deleted.contains(ordinal) {
-                let score = documents.score();
-                ranker.rank(documents.doc(), score, &mut rank);
-                let key = part.segment.key(ordinal);
-                if top.may_add(&rank) && !planner.control.is_hidden(key) {
-                    top.add(Hit {
-                        record_key: key.to_vec(),
-                        version_ms: part.segment.version(ordinal),
-                        score,
-                        stored_source: None,
-                        score_details: None,
-                        rank: rank.clone(),
-                        order: 0,
-                    });
-                }
-            }
-            documents.advance();
-        }
+            ControlFlow::Continue(())
+        })?;
+        let weight = view.weight(planner, &search.node, part)?;
+        let sorter = PartSorter { planner, part, ranker, weight: &*weight };
+        sorter.add(&mut found, size, &mut top)?;
     }
     Ok(top.into_hits())
+}
+
+/// Adds the documents of one part to the first hits.
+struct PartSorter<'s> {
+    planner: &'s Planner<'s>,
+    part: &'s Part,
+    ranker: Ranker<'s>,
+    weight: &'s dyn Weight,
+}
+
+impl PartSorter<'_> {
+    /// Adds documents, those with the least positions first, until the others cannot be among the
+    /// first hits.
+    fn add(&self, found: &mut [(u32, u32)], size: usize, top: &mut SortedTop<'_>) -> Result<()> {
+        /// Documents that are added at once, at least.
+        const LEAST: usize = 64;
+        let mut rest = found;
+        let mut count = if self.ranker.has_places() { size.max(LEAST) } else { rest.len() };
+        while !rest.is_empty() {
+            self.planner.control.check()?;
+            count = count.min(rest.len());
+            if count < rest.len() {
+                rest.select_nth_unstable(count);
+            }
+            let (chunk, others) = rest.split_at_mut(count);
+            chunk.sort_unstable_by_key(|found| found.1);
+            self.add_chunk(chunk, top)?;
+            let next = others.iter().min().map(|found| found.1);
+            let is_later = |document: u32| {
+                let last = top.last_rank();
+                last.is_some_and(|last| self.ranker.compare_first(document, last).is_gt())
+            };
+            if next.is_none_or(is_later) {
+                return Ok(());
+            }
+            (rest, count) = (others, count.saturating_mul(4));
+        }
+        Ok(())
+    }
+
+    /// Adds documents, which are in the order of their numbers.
+    fn add_chunk(&self, chunk: &[(u32, u32)], top: &mut SortedTop<'_>) -> Result<()> {
+        let Some(postings) = self.part.segment.postings() else { return Ok(()) };
+        let mut scorer = self.weight.scorer(&postings.reader, 1.0).map_err(failed)?;
+        let mut rank = Vec::new();
+        for (at, (_, document)) in chunk.iter().enumerate() {
+            if at.is_multiple_of(BLOCK) {
+                self.planner.control.check()?;
+            }
+            if scorer.doc() < *document {
+                scorer.seek(*document);
+            }
+            let score = if scorer.doc() == *document { scorer.score() } else { 0.0 };
+            self.ranker.rank(*document, score, &mut rank);
+            let key = self.part.segment.key(*document as usize);
+            if top.may_add(&rank) && !self.planner.control.is_hidden(key) {
+                top.add(Hit {
+                    record_key: key.to_vec(),
+                    version_ms: self.part.segment.version(*document as usize),
+                    score,
+                    stored_source: None,
+                    score_details: None,
+                    rank: rank.clone(),
+                    order: 0,
+                });
+            }
+        }
+        Ok(())
+    }
 }

@@ -6,7 +6,8 @@
 //! | with codes | a scan of the codes gives candidates |
 //! | others | a scan in full precision |
 //!
-//! Candidates are compared again in full precision, so scores are exact.
+//! Candidates are compared again in full precision, so scores are exact. Large segments have codes
+//! also without quantization, if codes find their nearest vectors.
 
 use mayfly_base::Result;
 use mayfly_value::DocBuf;

@@ -146,7 +146,7 @@ impl Segment {
             && last.is_none_or(|last| last < self.documents)
             && vectors.data.len() == count * vectors.stride
             && vectors.lengths.len() == count * 4
-            && vectors.codes.is_some() == is_quantised
+            && (vectors.codes.is_some() || !is_quantised)
             && vectors.codes.is_none_or(|(codes, steps)| {
                 codes.len() == count * field.dimensions && steps.len() == count * 4
             })
@@ -181,11 +181,20 @@ impl Segment {
         let offsets = self.section(SectionKind::KeyOffsets, 0);
         let keys = self.section(SectionKind::Keys, 0);
         let order = self.section(SectionKind::KeyOrder, 0);
+        let key_at = |at: usize| {
+            let ordinal = number_at(order, at)? as usize;
+            Some((ordinal, bytes_at(offsets, keys, ordinal).unwrap_or(&[])))
+        };
+        // Segments of different ages mostly have different ranges of keys.
+        let (first, last) = (key_at(0)?.1, key_at(self.documents.checked_sub(1)?)?.1);
+        if record_key < first || record_key > last {
+            return None;
+        }
         let (mut low, mut high) = (0, self.documents);
         while low < high {
             let middle = low + (high - low) / 2;
-            let ordinal = number_at(order, middle)? as usize;
-            match bytes_at(offsets, keys, ordinal).unwrap_or(&[]).cmp(record_key) {
+            let (ordinal, key) = key_at(middle)?;
+            match key.cmp(record_key) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Equal => return Some(ordinal),
                 std::cmp::Ordering::Greater => high = middle,

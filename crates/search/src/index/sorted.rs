@@ -2,10 +2,9 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 use super::Part;
-use super::best::{BestKey, NO_PLACE};
+use super::best::{BestKey, NO_PLACE, Places};
 use super::search::{Cursor, Hit};
 use crate::fields::{FieldKind, FieldTable};
 use crate::query::{SortField, SortKey};
@@ -72,6 +71,12 @@ impl<'c> SortedTop<'c> {
             && (self.heap.len() < self.size || is_first())
     }
 
+    /// The rank of the last of the first hits; `None`: there are fewer hits than wanted.
+    pub(super) fn last_rank(&self) -> Option<&[u8]> {
+        let last = self.heap.peek().filter(|_| self.heap.len() == self.size)?;
+        Some(&last.0.rank)
+    }
+
     /// Adds a hit, if it is after the cursor and among the first ones.
     pub(super) fn add(&mut self, hit: Hit) {
         let place = (hit.rank.as_slice(), hit.record_key.as_slice());
@@ -99,7 +104,7 @@ pub(super) struct Ranker<'r> {
 }
 
 /// A sort field, its number, and the place of each document's key.
-type RankField<'r> = (&'r SortField, Option<(u16, Arc<Vec<u32>>)>);
+type RankField<'r> = (&'r SortField, Option<(u16, Places)>);
 
 impl<'r> Ranker<'r> {
     pub(super) fn new(part: &'r Part, sort: &'r [SortField], table: &FieldTable) -> Ranker<'r> {
@@ -112,6 +117,69 @@ impl<'r> Ranker<'r> {
         Ranker { part, fields: sort.iter().map(field).collect() }
     }
 
+    /// Whether the first sort field has values in this part.
+    pub(super) fn has_places(&self) -> bool {
+        matches!(self.fields.first(), Some((_, Some(_))))
+    }
+
+    /// The documents in the order of the first sort field, as far as it decides: the number is less
+    /// for a document that is before another one.
+    pub(super) fn position(&self, document: u32) -> u32 {
+        let Some((field, Some((_, places)))) = self.fields.first() else { return 0 };
+        let place = places.get(document as usize).copied().unwrap_or(NO_PLACE);
+        match place {
+            NO_PLACE if field.missing_is_first() => 0,
+            NO_PLACE => u32::MAX,
+            place if field.is_descending => u32::MAX - 1 - place,
+            place => place + 1,
+        }
+    }
+
+    /// How the key of a document's first sort field compares with that of a rank.
+    pub(super) fn compare_first(&self, document: u32, rank: &[u8]) -> Ordering {
+        let mut key = Vec::new();
+        if let Some((field, places)) = self.fields.first() {
+            field.append_value(&mut key, self.key(places.as_ref(), document));
+        }
+        // No key is the beginning of another one, so this is the order of the keys.
+        if rank.starts_with(&key) { Ordering::Equal } else { key.as_slice().cmp(rank) }
+    }
+
+    /// The positions that are not before that of a rank.
+    pub(super) fn positions_from(&self, rank: &[u8]) -> std::ops::RangeFrom<u32> {
+        let Some((field, Some((number, _)))) = self.fields.first() else { return 0.. };
+        let Some(column) = self.part.segment.column(usize::from(*number)) else { return 0.. };
+        let mut key = Vec::new();
+        field.append_value(&mut key, None);
+        if key.as_slice() >= rank || rank.starts_with(&key) {
+            // The rank is that of a document without a value, or before those.
+            if field.missing_is_first() {
+                return 0..;
+            }
+        }
+        let is_before = |bytes: &[u8]| {
+            key.clear();
+            field.append_value(&mut key, Some(bytes));
+            key.as_slice() < rank && !rank.starts_with(&key)
+        };
+        match field.is_descending {
+            false => column.partition_point(is_before) as u32 + 1..,
+            true => {
+                let mut is_before = is_before;
+                let from = column.partition_point(|bytes| !is_before(bytes)) as u32;
+                // The keys from this place on are before the rank.
+                u32::MAX - from..
+            }
+        }
+    }
+
+    /// The key of a document.
+    fn key(&self, places: Option<&(u16, Places)>, document: u32) -> Option<&[u8]> {
+        let (number, places) = places?;
+        let place = *places.get(document as usize).filter(|place| **place != NO_PLACE)?;
+        Some(self.part.segment.column(usize::from(*number))?.key(place as usize))
+    }
+
     /// Writes the rank of a document.
     pub(super) fn rank(&self, document: u32, score: f32, rank: &mut Vec<u8>) {
         rank.clear();
@@ -120,11 +188,7 @@ impl<'r> Ranker<'r> {
                 field.append_score(rank, score);
                 continue;
             }
-            let key = places.as_ref().and_then(|(number, places)| {
-                let place = *places.get(document as usize).filter(|place| **place != NO_PLACE)?;
-                Some(self.part.segment.column(usize::from(*number))?.key(place as usize))
-            });
-            field.append_value(rank, key);
+            field.append_value(rank, self.key(places.as_ref(), document));
         }
     }
 }

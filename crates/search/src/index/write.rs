@@ -19,6 +19,7 @@ use crate::text::encoded::EncodedTerms;
 use crate::text::postings;
 use crate::vector::ElementType;
 use crate::vector::codes::Codes;
+use crate::vector::faithful::are_codes_faithful;
 use crate::vector::graph::{Graph, GraphBuilder, GraphOptions};
 use crate::vector::score::to_floats;
 use crate::vector::space::Space;
@@ -96,6 +97,10 @@ pub(super) struct Shape<'a> {
     /// The fewest vectors that get a graph.
     pub(super) graph_from: usize,
 }
+
+/// The fewest vectors of a field without quantization that get codes, if the codes are faithful.
+/// They only choose candidates, which are compared again in full precision.
+const MIN_CODES: usize = 1_000;
 
 /// The graph of a segment is used again if fewer than one document in this many was deleted.
 const MAX_DELETED: usize = 20;
@@ -245,28 +250,41 @@ impl<'s> Order<'s> {
             }
             writer.put(data)?;
         }
-        let mut steps = Vec::new();
-        let mut codes = Vec::new();
-        if field.1.quantization == Quantization::Scalar && element == ElementType::Float {
-            for (at, data, _) in self.vectors(field, element) {
-                if at % BLOCK == 0 {
-                    (self.check)()?;
+        let vectors: Vec<(&[u8], f32)> =
+            self.vectors(field, element).map(|(_, data, length)| (data, length)).collect();
+        let similarity = field.1.similarity;
+        let is_quantised = field.1.quantization == Quantization::Scalar;
+        if element == ElementType::Float && (is_quantised || vectors.len() >= MIN_CODES) {
+            let (codes, steps) = self.codes(field)?;
+            let coded = Some((&codes[..], steps.clone()));
+            let coded = Space::new(similarity, element, vectors.clone(), coded);
+            let exact = || Space::new(similarity, element, vectors.clone(), None);
+            if is_quantised || are_codes_faithful(&exact(), &coded) {
+                writer.begin(SectionKind::Codes, name)?;
+                writer.put(&codes)?;
+                writer.begin(SectionKind::CodeSteps, name)?;
+                for step in &steps {
+                    writer.put(&step.to_le_bytes())?;
                 }
-                let own = Codes::of(&to_floats(data));
-                codes.extend_from_slice(&own.codes);
-                steps.push(own.step);
-            }
-            writer.begin(SectionKind::Codes, name)?;
-            writer.put(&codes)?;
-            writer.begin(SectionKind::CodeSteps, name)?;
-            for step in &steps {
-                writer.put(&step.to_le_bytes())?;
+                return self.write_graph(writer, field, name, &coded);
             }
         }
-        let vectors = self.vectors(field, element).map(|(_, data, length)| (data, length));
-        let codes = (!steps.is_empty()).then_some((&codes[..], steps));
-        let space = Space::new(field.1.similarity, element, vectors.collect(), codes);
+        let space = Space::new(similarity, element, vectors, None);
         self.write_graph(writer, field, name, &space)
+    }
+
+    /// The codes of the vectors of a field, and their steps.
+    fn codes(&self, field: (usize, &VectorField)) -> Result<(Vec<u8>, Vec<f32>), IndexError> {
+        let (mut codes, mut steps) = (Vec::new(), Vec::new());
+        for (at, data, _) in self.vectors(field, ElementType::Float) {
+            if at % BLOCK == 0 {
+                (self.check)()?;
+            }
+            let own = Codes::of(&to_floats(data));
+            codes.extend_from_slice(&own.codes);
+            steps.push(own.step);
+        }
+        Ok((codes, steps))
     }
 
     /// Writes the graph over the vectors of a field, if there are enough.

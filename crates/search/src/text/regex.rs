@@ -6,6 +6,7 @@
 //!  complement  "~" complement | simple
 //!  simple   character | "." | "#" nothing | "@" any text | "text" in quotes | "(" union ")"
 //!           | "[" classes "]" | "[^" classes "]" | "\" character | \d \D \s \S \w \W
+//!           | "<" number "-" number ">"
 //! ```
 //!
 //! A pattern is matched by derivatives: the derivative of a pattern by a character matches the rest

@@ -84,6 +84,10 @@ fn regular_expressions() {
         ("~(ab)", &["", "a", "abc"], &["ab"]),
         ("[a-z]*&.{3}", &["abc"], &["ab", "a1c"]),
         ("()", &[""], &["a"]),
+        ("<1-25>", &["1", "9", "10", "25", "0007", "025"], &["0", "26", "", "100"]),
+        ("<01-25>", &["01", "19", "25"], &["1", "00", "26", "001"]),
+        ("a<305-298>b", &["a298b", "a300b", "a305b"], &["a297b", "a306b"]),
+        ("<0-7>", &["0", "7"], &["8", "00"]),
         ("ü+", &["üü"], &["u"]),
     ] {
         yes.iter().for_each(|text| assert!(matches(pattern, text), "{pattern} {text:?}"));
@@ -101,7 +105,10 @@ fn regular_expressions() {
         "|",
         "\\",
         "\\p",
-        "<1-9>",
+        "<1-9",
+        "<1>",
+        "<a-b>",
+        "<1-99999999999>",
         "\"a",
         "(a{1000}){1000}",
         "a{2000}",
@@ -119,6 +126,19 @@ fn regular_expressions() {
 }
 
 proptest::proptest! {
+    #[test]
+    fn an_interval_has_the_numbers_between_its_ends(
+        left in 0..2_000_u64, right in 0..2_000_u64, number in 0..2_500_u64, zeros in 0..3_usize,
+    ) {
+        let regex = super::regex::Regex::new(&format!("<{left}-{right}>")).unwrap();
+        let text = format!("{}{number}", "0".repeat(zeros));
+        let (least, most) = (left.min(right), left.max(right));
+        let len = least.to_string().len();
+        let is_fixed = len == most.to_string().len();
+        let fits = (least..=most).contains(&number) && (!is_fixed || text.len() == len);
+        proptest::prop_assert_eq!(regex.matcher().matches(&text), Some(fits));
+    }
+
     #[test]
     fn no_pattern_makes_the_parser_panic(
         pattern in "[ab().|*+?{}\\[\\]0-9,~&#@\"\\\\^-]{0,12}", text in "[ab0]{0,6}",

@@ -2,6 +2,7 @@
 //! each dimension ([`codes`]), and linked with near ones ([`graph`]).
 
 pub(crate) mod codes;
+pub(crate) mod faithful;
 pub(crate) mod graph;
 pub(crate) mod kernel;
 pub(crate) mod read;

@@ -16,6 +16,7 @@ use super::{Planner, WordField, failed, io_failed};
 use crate::fault::refused;
 use crate::filter::BitSet;
 use crate::index::segment::Segment;
+use crate::limits::MAX_NEAR_TERMS;
 use crate::query::{Criteria, Fuzzy, Pattern, WordPath};
 use crate::text::Postings;
 use crate::text::analyze::Terms;
@@ -23,7 +24,7 @@ use crate::text::fuzzy::FuzzyTerm;
 use crate::text::weight::{FieldQuery, SetQuery, Statistics};
 
 /// Most terms of a segment that a pattern is compared with.
-const MAX_TERMS: usize = 1_000_000;
+const MAX_COMPARED: usize = 1_000_000;
 
 /// Longest term, in bytes, for which an automaton is made.
 const MAX_AUTOMATON: usize = 64;
@@ -32,9 +33,9 @@ const MAX_AUTOMATON: usize = 64;
 const BLOCK: usize = 256;
 
 /// The terms of an index that are near to a term of a query, with the shares of their scores.
-pub(super) struct Expansion {
-    terms: Vec<(String, f32)>,
-    statistics: Arc<Statistics>,
+pub(in crate::index) struct Expansion {
+    pub(in crate::index) terms: Vec<(String, f32)>,
+    pub(in crate::index) statistics: Arc<Statistics>,
 }
 
 /// Adds the documents with a term.
@@ -100,7 +101,7 @@ impl Planner<'_> {
         let range = index.terms().range().ge(prefix.as_bytes());
         let mut terms = range.into_stream().map_err(io_failed)?;
         let mut count = 0;
-        while terms.advance() && count < MAX_TERMS {
+        while terms.advance() && count < MAX_COMPARED {
             count += 1;
             if count % BLOCK == 0 {
                 self.control.check()?;
@@ -152,8 +153,11 @@ impl Planner<'_> {
         fuzzy: Fuzzy,
     ) -> Result<Box<dyn Query>> {
         let mut queries: Vec<Box<dyn Query>> = Vec::new();
-        for token in &terms.tokens {
-            let expansion = self.expand(field, &token.text, fuzzy)?;
+        // A term that stands several times in the query counts several times.
+        let mut times: BTreeMap<&str, f32> = BTreeMap::new();
+        terms.tokens.iter().for_each(|token| *times.entry(&token.text).or_default() += 1.0);
+        for (text, times) in times {
+            let expansion = self.expand(field, text, fuzzy)?;
             let mut near: Vec<Box<dyn Query>> = Vec::new();
             for (text, boost) in &expansion.terms {
                 let term = Term::from_field_text(field.field, text);
@@ -161,7 +165,7 @@ impl Planner<'_> {
                 let statistics = expansion.statistics.clone();
                 near.push(Box::new(BoostQuery::new(
                     Box::new(FieldQuery { query, statistics }),
-                    *boost,
+                    *boost * times,
                 )));
             }
             queries.push(match near.len() {
@@ -180,7 +184,12 @@ impl Planner<'_> {
     /// The terms of all segments that are near to a term: those with the greatest shares, and of
     /// equal shares the least terms. All have the number of documents of the most frequent one, so
     /// that a rare misspelling does not have the greatest score.
-    fn expand(&self, field: &WordField, text: &str, fuzzy: Fuzzy) -> Result<Arc<Expansion>> {
+    pub(in crate::index) fn expand(
+        &self,
+        field: &WordField,
+        text: &str,
+        fuzzy: Fuzzy,
+    ) -> Result<Arc<Expansion>> {
         let name = (field.number, text.to_owned(), fuzzy);
         if let Some(known) = self.expansions.borrow().get(&name) {
             return Ok(known.clone());
@@ -202,6 +211,13 @@ impl Planner<'_> {
         // The sort keeps the order of terms with equal shares.
         terms.sort_by(|left, right| right.1.total_cmp(&left.1));
         terms.truncate(fuzzy.max_expansions);
+        let known = self.expansions.borrow();
+        let count: usize = known.values().map(|expansion| expansion.terms.len()).sum();
+        drop(known);
+        if count + terms.len() > MAX_NEAR_TERMS {
+            let text = format!("a fuzzy search has more than {MAX_NEAR_TERMS} terms");
+            return Err(refused(text));
+        }
         let texts: Vec<&str> = terms.iter().map(|term| term.0.as_str()).collect();
         let mut statistics = Statistics::clone(&*self.statistics_of(field, &texts)?);
         let most = statistics.terms.values().copied().max().unwrap_or(0);
@@ -236,7 +252,7 @@ impl Planner<'_> {
             }
         };
         let mut count = 0;
-        while let Some((key, info)) = terms.next().filter(|_| count < MAX_TERMS) {
+        while let Some((key, info)) = terms.next().filter(|_| count < MAX_COMPARED) {
             count += 1;
             if count % BLOCK == 0 {
                 self.control.check()?;

@@ -11,9 +11,10 @@ use super::{Planner, failed, io_failed};
 use crate::definition::{
     AnalyzerName, AutocompleteField, FieldType, PostingsDetail, ScoreFunction,
 };
+use crate::fault::refused;
 use crate::fields::FieldKind;
 use crate::index::segment::Segment;
-use crate::limits::MAX_CLAUSES;
+use crate::limits::{MAX_CLAUSES, MAX_TERMS};
 use crate::query::{Criteria, WordPath};
 use crate::text::Postings;
 use crate::text::analyze::Terms;
@@ -150,9 +151,15 @@ impl Planner<'_> {
         build: impl Fn(&WordField, &Terms) -> Result<Box<dyn Query>>,
     ) -> Result<Box<dyn Query>> {
         let mut alternatives: Vec<Box<dyn Query>> = Vec::new();
+        let mut count = 0;
         for field in fields {
             for query in queries {
                 let terms = field.terms_of(query);
+                count += terms.tokens.len();
+                if count > MAX_TERMS {
+                    let text = format!("an operator searches for more than {MAX_TERMS} terms");
+                    return Err(refused(text));
+                }
                 if terms.tokens.is_empty() {
                     continue;
                 }

@@ -1,6 +1,7 @@
 //! Searches through the graphs of segments: recall, filters, deletions, hidden documents.
 
 use super::*;
+use crate::vector::ElementType;
 
 const DOCUMENTS: usize = 2_500;
 
@@ -35,7 +36,7 @@ fn filled(folder: &Path, quantization: &str) -> Index {
     let parts = index.state.read().parts.clone();
     assert_eq!(parts.len(), 1);
     let field = &index.definition.vectors[0];
-    let vectors = parts[0].segment.vectors(0, field, crate::vector::ElementType::Float).unwrap();
+    let vectors = parts[0].segment.vectors(0, field, ElementType::Float).unwrap();
     assert!(vectors.graph.is_some());
     index
 }
@@ -80,6 +81,40 @@ fn graphs_find_what_scans_find() {
             }
             assert!(found * 100 >= all * 97, "{found} of {all}, {quantization}, {filter}");
         }
+    }
+}
+
+/// Without quantization, codes choose candidates only where they find the nearest vectors.
+#[test]
+fn codes_without_quantization_are_faithful() {
+    let near = |at: usize| vector(at).iter().map(|part| 1_000.0 + part / 8.0).collect::<Vec<f64>>();
+    for is_far in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut index = Index::open(folder.path(), definition("euclidean", "none")).unwrap();
+        index.graph_from = 1_000;
+        let vector = |at: usize| if is_far { near(at) } else { vector(at) };
+        for at in 0..1_200 {
+            put(&index, &key(at), &doc! {"v": vector(at)});
+        }
+        index.commit(1).unwrap();
+        merge_all(&index);
+        let part = index.state.read().parts[0].clone();
+        let field = &index.definition.vectors[0];
+        let vectors = part.segment.vectors(0, field, ElementType::Float).unwrap();
+        assert_eq!((vectors.codes.is_some(), vectors.graph.is_some()), (!is_far, true));
+        let (mut found, mut all) = (0, 0);
+        for at in 2_000..2_040 {
+            let search = |options: Document| {
+                let mut stage = doc! {"queryVector": vector(at), "limit": 10};
+                stage.extend(options);
+                index.search(&query(&index, stage), None, 10, &Unlimited).unwrap().hits
+            };
+            let expected = search(doc! {"exact": true});
+            let hits = search(doc! {"numCandidates": 20});
+            all += 10;
+            found += expected.iter().filter(|hit| hits.contains(hit)).count();
+        }
+        assert!(found * 100 >= all * 97, "{found} of {all}");
     }
 }
 
@@ -134,4 +169,49 @@ fn recall_stays_while_documents_come_and_go() {
         found += expected.iter().filter(|hit| hits.contains(hit)).count();
     }
     assert!(found * 100 >= all * 97, "{found} of {all}");
+}
+
+/// Vectors of bytes have a graph, too; vectors of bits are scanned.
+#[test]
+fn bytes_and_bits_are_found() {
+    use mayfly_value::bson::Binary;
+    use mayfly_value::bson::spec::BinarySubtype;
+    let document = doc! {"fields": [
+    {"type": "vector", "path": "v", "numDimensions": 16, "similarity": "euclidean"}]};
+    let document = DocBuf::from_bson(&document);
+    let definition = Definition::parse(document.as_doc(), IndexKind::VectorSearch).unwrap();
+    let value = |at: usize, kind: u8| {
+        let parts = [vector(at), vector(at * 3 + 1), vector(at * 5 + 2), vector(at * 7 + 3)];
+        let mut parts: Vec<i8> = parts.iter().flatten().map(|part| (part * 250.0) as i8).collect();
+        parts.resize(if kind == 3 { 16 } else { 2 }, 0);
+        let bytes = [kind, 0].into_iter().chain(parts.into_iter().map(|part| part as u8));
+        Binary { subtype: BinarySubtype::Vector, bytes: bytes.collect() }
+    };
+    for kind in [3, 0x10] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut index = Index::open(folder.path(), Arc::new(definition.clone())).unwrap();
+        index.graph_from = 500;
+        for at in 0..900 {
+            put(&index, &key(at), &doc! {"v": value(at, kind)});
+        }
+        index.commit(1).unwrap();
+        merge_all(&index);
+        let part = index.state.read().parts[0].clone();
+        let element = if kind == 3 { ElementType::Byte } else { ElementType::Bit };
+        let vectors = part.segment.vectors(0, &index.definition.vectors[0], element).unwrap();
+        assert_eq!((vectors.len(), vectors.graph.is_some()), (900, kind == 3));
+        let (mut found, mut all) = (0, 0);
+        for at in 1_000..1_040 {
+            let search = |options: Document| {
+                let mut stage = doc! {"queryVector": value(at, kind), "limit": 10};
+                stage.extend(options);
+                index.search(&query(&index, stage), None, 10, &Unlimited).unwrap().hits
+            };
+            let expected = search(doc! {"exact": true});
+            let hits = search(doc! {"numCandidates": 20});
+            all += 10;
+            found += expected.iter().filter(|hit| hits.contains(hit)).count();
+        }
+        assert!(found * 100 >= all * 95, "{found} of {all}");
+    }
 }

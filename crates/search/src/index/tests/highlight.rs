@@ -97,6 +97,26 @@ fn passages_and_characters_are_bounded() {
 }
 
 #[test]
+fn the_analyzer_of_a_multi_finds_hits() {
+    let document = doc! {"mappings": {"fields": {"m": {"type": "string", "multi": {
+    "english": {"type": "string", "analyzer": "lucene.english"}}}}}};
+    let document = DocBuf::from_bson(&document);
+    let definition = Definition::parse(document.as_doc(), IndexKind::Search).unwrap();
+    let index = Index::in_memory(Arc::new(definition));
+    let path = doc! {"value": "m", "multi": "english"};
+    let stage =
+        doc! {"text": {"query": "running", "path": &path}, "highlight": {"path": [&path, "m"]}};
+    let query = search_query(&index, &stage);
+    let document = DocBuf::from_bson(&doc! {"m": "He runs."});
+    let found = index.highlights(&query, document.as_doc());
+    assert_eq!(found.len(), 1);
+    let found = Document::from_reader(found[0].to_document().as_bytes()).unwrap();
+    assert_eq!(found.get_document("path").unwrap(), &path);
+    let hit = doc! {"value": "runs", "type": "hit"};
+    assert!(found.get_array("texts").unwrap().contains(&hit.into()), "{found}");
+}
+
+#[test]
 fn highlights_refuse() {
     let document = doc! {"mappings": {"fields": {"a": {"type": "string", "store": false},
     "n": {"type": "number"}}}};

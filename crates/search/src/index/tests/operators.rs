@@ -63,6 +63,30 @@ fn the_best_expansions_are_searched() {
     }
 }
 
+#[test]
+fn the_number_of_terms_is_bounded() {
+    let index = Index::in_memory(text_definition());
+    let words =
+        |count: usize| (0..count).map(|at| format!("{at:04}")).collect::<Vec<_>>().join(" ");
+    put(&index, b"1", &doc! {"t": words(2_000)});
+    let search = |stage: Document| {
+        let query = super::text::search_query(&index, &stage);
+        index.search(&query, None, 1, &Unlimited).map(|page| page.hits.len())
+    };
+    let fuzzy = |count: usize, most: i32| {
+        doc! {"text": {"query": words(count), "path": "t", "fuzzy": {"maxExpansions": most}}}
+    };
+    assert_eq!(search(fuzzy(100, 50)).unwrap(), 1);
+    let error = search(fuzzy(100, 1_000)).unwrap_err();
+    assert_eq!(error.message(), "a fuzzy search has more than 10000 terms");
+    let same = ["0001"; 1_000].join(" ");
+    let same = doc! {"text": {"query": same, "path": "t", "fuzzy": {"maxExpansions": 1_000}}};
+    assert_eq!(search(same).unwrap(), 1);
+    let many = vec![words(1_000); 70];
+    let error = search(doc! {"text": {"query": many, "path": "t"}}).unwrap_err();
+    assert_eq!(error.message(), "an operator searches for more than 65536 terms");
+}
+
 /// The plain distance: edits of single characters, and swaps of neighbours.
 fn plain_distance(left: &[char], right: &[char]) -> usize {
     let mut table = vec![vec![0_usize; right.len() + 1]; left.len() + 1];

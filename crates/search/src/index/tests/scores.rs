@@ -210,7 +210,11 @@ proptest! {
         for (key, text) in texts.iter().enumerate() {
             put(&index, &[key as u8], &doc! {"t": text});
         }
-        let text = doc! {"text": {"query": query, "path": "t", "score": {"boost": {"value": boost}}}};
+        let score = doc! {"boost": {"value": boost}};
+        let text = doc! {"text": {"query": &query, "path": "t", "score": score}};
+        let fuzzy = doc! {"text": {"query": &query, "path": "t", "fuzzy": {"maxEdits": 1}}};
+        let phrase = doc! {"phrase": {"query": &query, "path": {"wildcard": "*"}, "slop": 1}};
+        details(&index, doc! {"compound": {"should": [fuzzy, phrase, {"exists": {"path": "t"}}]}});
         details(&index, doc! {"compound": {"should": [text, {"exists": {"path": "t"}}]}});
     }
 }

@@ -79,6 +79,14 @@ impl SortField {
         }
     }
 
+    /// Whether documents without a value are before all others.
+    pub(crate) fn missing_is_first(&self) -> bool {
+        match &self.by {
+            SortKey::Score => false,
+            SortKey::Path(_, choice) => choice.null_is_highest == self.is_descending,
+        }
+    }
+
     fn append(&self, rank: &mut Vec<u8>, key: &[u8]) {
         match self.is_descending {
             true => rank.extend(key.iter().map(|byte| !byte)),

@@ -5,6 +5,9 @@ use super::{MAX_NODES, Node, Nodes};
 /// Most levels of parentheses.
 const MAX_DEPTH: usize = 50;
 
+/// Most digits of a number in an interval.
+const MAX_DIGITS: usize = 10;
+
 /// Most repetitions that a pattern may ask for.
 const MAX_REPEAT: usize = 1_000;
 
@@ -206,7 +209,7 @@ impl Parser {
                 inner
             }
             Some('[') => self.classes()?,
-            Some('<') => return Err("numeric intervals are not supported".to_owned()),
+            Some('<') => self.interval()?,
             Some('\\') => {
                 let ranges = self.escaped()?;
                 self.class(&ranges)
@@ -216,6 +219,73 @@ impl Parser {
             }
             Some(letter) => self.class(&[(letter, letter)]),
         })
+    }
+
+    /// An interval of numbers, `<n-m>`. If both are written with as many digits, all numbers are;
+    /// otherwise they may begin with any number of zeros.
+    fn interval(&mut self) -> Result<u32, String> {
+        let start = self.at;
+        let wrong = || format!("expected two numbers, as in <1-9>, at position {start}");
+        let first = self.digits().ok_or_else(wrong)?;
+        self.expect('-').map_err(|_| wrong())?;
+        let last = self.digits().ok_or_else(wrong)?;
+        self.expect('>').map_err(|_| wrong())?;
+        let number =
+            |digits: &[u8]| digits.iter().fold(0_u64, |all, digit| all * 10 + u64::from(*digit));
+        let (least, most) = (number(&first).min(number(&last)), number(&first).max(number(&last)));
+        if first.len() == last.len() {
+            return Ok(self.between(&padded(least, first.len()), &padded(most, first.len())));
+        }
+        let mut parts = Vec::new();
+        for len in 1..=MAX_DIGITS {
+            let shortest = if len == 1 { 0 } else { 10_u64.pow(len as u32 - 1) };
+            let (from, to) = (least.max(shortest), most.min(10_u64.pow(len as u32) - 1));
+            if from <= to {
+                parts.push(self.between(&padded(from, len), &padded(to, len)));
+            }
+        }
+        let zero = self.class(&[('0', '0')]);
+        let zeros = self.nodes.star(zero);
+        let numbers = self.nodes.union(parts);
+        Ok(self.nodes.concat(zeros, numbers))
+    }
+
+    /// The digits of a number, if it is not too long.
+    fn digits(&mut self) -> Option<Vec<u8>> {
+        let mut digits = Vec::new();
+        while let Some(digit) = self.peek().and_then(|letter| letter.to_digit(10)) {
+            digits.push(digit as u8);
+            self.at += 1;
+        }
+        (1..=MAX_DIGITS).contains(&digits.len()).then_some(digits)
+    }
+
+    /// The numbers between two numbers with as many digits.
+    fn between(&mut self, least: &[u8], most: &[u8]) -> u32 {
+        let (Some((low, low_rest)), Some((high, high_rest))) =
+            (least.split_first(), most.split_first())
+        else {
+            return self.nodes.add(Node::Empty);
+        };
+        let digit = |digit: u8| char::from(b'0' + digit);
+        if low == high {
+            let (first, rest) =
+                (self.class(&[(digit(*low), digit(*low))]), self.between(low_rest, high_rest));
+            return self.nodes.concat(first, rest);
+        }
+        let mut parts = Vec::new();
+        for (from, to, least, most) in [
+            (*low, *low, low_rest.to_vec(), vec![9; low_rest.len()]),
+            (low + 1, high - 1, vec![0; low_rest.len()], vec![9; low_rest.len()]),
+            (*high, *high, vec![0; low_rest.len()], high_rest.to_vec()),
+        ] {
+            if from <= to {
+                let (first, rest) =
+                    (self.class(&[(digit(from), digit(to))]), self.between(&least, &most));
+                parts.push(self.nodes.concat(first, rest));
+            }
+        }
+        self.nodes.union(parts)
     }
 
     /// What a backslash and the next character stand for.
@@ -279,6 +349,11 @@ impl Parser {
             false => self.class(&ranges),
         })
     }
+}
+
+/// The digits of a number, with zeros before it.
+fn padded(number: u64, len: usize) -> Vec<u8> {
+    format!("{number:0len$}").bytes().map(|digit| digit - b'0').collect()
 }
 
 /// The characters that are in none of these ranges, which are sorted.

@@ -7,6 +7,7 @@ use mayfly_base::Result;
 
 use super::{Scored, Visited};
 use crate::filter::column::number_at;
+use crate::vector::kernel::prefetch;
 
 /// A graph in the sections of a segment.
 #[derive(Clone, Copy)]
@@ -79,6 +80,14 @@ impl<'a> Graph<'a> {
             .filter(move |place| (*place as usize) < len)
     }
 
+    /// Loads the links of a vector that is probably the next one.
+    #[inline]
+    fn prefetch_links(&self, place: u32) {
+        let stride = (1 + 2 * self.edges) * 4;
+        let at = place as usize * stride;
+        prefetch(self.links.get(at..at + stride).unwrap_or(&[]));
+    }
+
     /// The number of a vector's list on an upper level.
     fn upper_list(&self, place: u32, level: usize) -> Option<usize> {
         let places = self.places.as_chunks::<4>().0;
@@ -94,7 +103,7 @@ impl<'a> Graph<'a> {
         &self,
         size: usize,
         score: impl Fn(usize) -> f32,
-        prefetch: impl Fn(usize),
+        load: impl Fn(usize),
         accepts: impl Fn(usize) -> bool,
         check: impl Fn() -> Result<()>,
     ) -> Result<Vec<usize>> {
@@ -116,7 +125,10 @@ impl<'a> Graph<'a> {
             }
             near.clear();
             near.extend(self.links(next.place, 0).filter(|place| visited.insert(*place)));
-            near.iter().for_each(|place| prefetch(*place as usize));
+            near.iter().for_each(|place| load(*place as usize));
+            if let Some(next) = open.peek() {
+                self.prefetch_links(next.place);
+            }
             for place in near.iter().copied() {
                 count += 1;
                 if count % BLOCK == 0 {
