@@ -119,6 +119,7 @@ fn inputs<'a>(
             return Err(fault(rules.unfit.0, rules.unfit.1));
         }
         specs.iter().try_for_each(|spec| check_stage(*spec, rules))?;
+        specs.iter().enumerate().try_for_each(|(at, spec)| check_place(at, *spec))?;
         check_name(name)?;
         if found.iter().any(|input: &Input<'_>| input.name == name) {
             let text = format!("{} has two pipelines with the name '{name}'", rules.name);
@@ -188,6 +189,15 @@ fn check_nested(at: usize, spec: RawDoc<'_>, rules: &Rules) -> Result<()> {
         return Err(fault(code, format!("{} may not contain {}", rules.name, stage.name())));
     }
     Ok(())
+}
+
+/// Checks that a stage which must be the first one of its pipeline is.
+///
+/// # Errors
+/// 40602, 40603.
+fn check_place(at: usize, spec: RawDoc<'_>) -> Result<()> {
+    let row = spec.iter().next().and_then(|field| StageRow::find(field.name()));
+    row.map_or(Ok(()), |row| row.check_place(at, usize::MAX))
 }
 
 /// Checks that a stage of one of the pipelines only selects and orders documents.
