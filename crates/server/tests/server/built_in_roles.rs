@@ -67,6 +67,10 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("shop", doc! { "dropIndexes": "c", "index": "nothing" }, "wdoWDXY"),
         ("shop", doc! { "drop": "nothing" }, "wdoSWDXY"),
         ("shop", doc! { "convertToCapped": "nothing", "size": 10000 }, "wdoSWDXY"),
+        // The same tables, for search indexes.
+        ("shop", doc! { "createSearchIndexes": "c", "indexes": [{ "name": "s", "definition": { "mappings": { "dynamic": true } } }] }, "wdoSWDXY"),
+        ("shop", doc! { "updateSearchIndex": "c", "name": "nothing", "definition": { "mappings": { "dynamic": true } } }, "wdoSWDXY"),
+        ("shop", doc! { "dropSearchIndex": "c", "name": "nothing" }, "wdoWDXY"),
         // Tables "dbAdmin" and, for collMod, "restore".
         ("shop", doc! { "collMod": "c" }, "doSDXY"),
         ("shop", doc! { "compact": "c" }, "doDXY"),
@@ -154,6 +158,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         // Tables "read", "dbAdmin", "clusterMonitor"; `rolesInfo` of "backup".
         ("shop", doc! { "collStats": "c" }, "rwdoMABRWDXY"),
         ("shop", doc! { "listIndexes": "c" }, "rwdoBRWDXY"),
+        ("shop", doc! { "listSearchIndexes": "c" }, "rwdoBRWDXY"),
         ("shop", doc! { "listCollections": 1 }, "rwdoBSRWDXY"),
         ("shop", doc! { "listCollections": 1, "nameOnly": true, "authorizedCollections": true }, USERS),
         ("shop", doc! { "listDatabases": 1 }, ""),
@@ -278,6 +283,8 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         doc! { "$rankFusion": { "input": { "pipelines": { "a": [{ "$sort": { "a": 1 } }] } } } },
         doc! { "$scoreFusion": { "input": { "pipelines": { "a": [{ "$score": { "score": 1 } }] }, "normalization": "none" } } }, doc! { "$changeStreamSplitLargeEvent": {} },
         // Other collections that stages read.
+        doc! { "$search": { "exists": { "path": "a" } } }, doc! { "$searchBeta": { "exists": { "path": "a" } } }, doc! { "$searchMeta": { "exists": { "path": "a" } } },
+        doc! { "$vectorSearch": { "path": "v", "queryVector": [1], "exact": true, "limit": 1 } },
         lookup("d"), doc! { "$graphLookup": { "from": "d", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "b" } },
         doc! { "$unionWith": "d" }, doc! { "$facet": { "b": [lookup("d")] } },
     ].into_iter().map(|stage| ("shop", c, stage, "rwoBRWXY")).collect();
@@ -297,6 +304,7 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         ("shop", c, doc! { "$indexStats": {} }, "MAXY"),
         // Tables "read", "dbAdmin", "backup": listCollections and listIndexes.
         ("shop", c, doc! { "$listCatalog": {} }, "rwdoBRWDXY"),
+        ("shop", c, doc! { "$listSearchIndexes": {} }, "rwdoBRWDXY"),
         ("admin", None, doc! { "$listCatalog": {} }, "BRWDXY"),
         ("shop", c, doc! { "$planCacheStats": {} }, "rwdoRWDXY"),
         ("shop", c, doc! { "$changeStream": {} }, "rwoRWXY"),
