@@ -153,7 +153,6 @@ fn and(first: FeedStep, second: FeedStep) -> FeedStep {
 /// Waits until a step has something to do: an entry about the collection, a new index, or files of
 /// a search index that are to be committed.
 async fn await_work(service: &Service, collection: &Collection) {
-    let edition = service.store.definitions_edition();
     let due = service.commit_due_in(collection).map(|due| due.max(SHORTEST_COMMIT));
     let commit = async {
         match due {
@@ -161,10 +160,15 @@ async fn await_work(service: &Service, collection: &Collection) {
             None => std::future::pending().await,
         }
     };
-    tokio::select! {
-        () = service.store.wait_for_feed(collection) => {}
-        () = service.store.wait_for_definitions(edition) => {}
-        () = commit => {}
+    tokio::pin!(commit);
+    while collection.has_log_fed() {
+        let edition = service.store.definitions_edition();
+        tokio::select! {
+            () = service.store.wait_for_feed(collection) => return,
+            () = &mut commit => return,
+            // The next wait considers the indexes that the collection has now.
+            () = service.store.wait_for_definitions(edition) => {}
+        }
     }
 }
 
