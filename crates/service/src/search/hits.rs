@@ -16,9 +16,11 @@ use super::{OpenSearch, SearchIndexes};
 /// The name of an index that a stage does not name.
 const DEFAULT_NAME: &str = "default";
 
-/// The number of hits in a page: the first one, and the largest.
+/// The number of hits in a page: the first one, and the largest, with keys only and with stored
+/// fields or explanations. Each page is a search of its own, so that long results need large pages.
 const FIRST_PAGE: usize = 32;
-const LARGEST_PAGE: usize = 512;
+const LARGEST_PAGE: usize = 8_192;
+const LARGEST_FULL_PAGE: usize = 512;
 
 impl Searcher for SearchIndexes {
     fn start(
@@ -46,9 +48,11 @@ impl Searcher for SearchIndexes {
             SearchKind::Search | SearchKind::Meta => Query::parse_search(spec, &open.definition)?,
         };
         let size = query.limit().or(wanted.documents).unwrap_or(FIRST_PAGE);
-        let (collection, size) = (collection.clone(), size.clamp(1, LARGEST_PAGE));
+        let is_full = query.returns_stored_source() || spec.get("scoreDetails").is_some();
+        let largest = if is_full { LARGEST_FULL_PAGE } else { LARGEST_PAGE };
+        let (collection, size) = (collection.clone(), size.clamp(1, largest));
         let (after, is_over) = (None, false);
-        Ok(Some(Box::new(Hits { open, collection, query, wanted, after, size, is_over })))
+        Ok(Some(Box::new(Hits { open, collection, query, wanted, after, size, largest, is_over })))
     }
 }
 
@@ -96,6 +100,8 @@ struct Hits {
     wanted: WantedOfHits,
     after: Option<Cursor>,
     size: usize,
+    /// The largest size of a page.
+    largest: usize,
     is_over: bool,
 }
 
@@ -151,7 +157,7 @@ impl SearchHits for Hits {
         let page = index.search(&self.query, self.after.as_ref(), self.size, &control)?;
         self.is_over = page.next.is_none();
         self.after = page.next;
-        self.size = (2 * self.size).min(LARGEST_PAGE);
+        self.size = (2 * self.size).min(self.largest);
         let hit = |hit: Hit| SearchHit {
             score: f64::from(hit.score),
             token: self.wanted.tokens.then(|| hit.sequence_token()),
