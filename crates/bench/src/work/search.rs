@@ -169,15 +169,11 @@ fn nearest(doc: &mut DocBuilder, vector: &[u8], is_exact: bool) {
 }
 
 pub(super) fn vectors(target: &Target, plan: &Plan) -> Result<Measured> {
-    search_vectors(target, plan, "none")
-}
-
-fn search_vectors(target: &Target, plan: &Plan, quantization: &str) -> Result<Measured> {
     let embeddings = Embeddings::new();
     let define = |doc: &mut DocBuilder| {
         doc.start_array("fields").push_document().append("type", "vector").append("path", "v");
         doc.append("numDimensions", DIMENSIONS as i32).append("similarity", "cosine");
-        doc.append("quantization", quantization).end().end();
+        doc.append("quantization", "none").end().end();
     };
     prepare(target, plan, (VECTORS, "vectorSearch"), define, |doc, random| {
         doc.append("v", binary(&embeddings.next(random)));

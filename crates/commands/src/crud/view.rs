@@ -123,18 +123,18 @@ impl Stages {
     /// comes before the stages of the view.
     pub(super) fn over(view: &ResolvedView, pipeline: RawDoc<'_>) -> Stages {
         let searches = StageRow::first_of(pipeline).is_some_and(|row| row.searches);
-        let mut out = DocBuilder::new_array();
-        for search in pipeline.iter().take(usize::from(searches)) {
-            out.push(search.value());
+        let mut of_command = pipeline.iter();
+        let search = if searches { of_command.next() } else { None };
+        let mut stages = DocBuilder::new_array();
+        let mut of_view = 0;
+        for stage in search.into_iter().chain(view.pipeline.as_doc()) {
+            stages.push(stage.value());
+            of_view += 1;
         }
-        for stage in view.pipeline.as_doc() {
-            out.push(stage.value());
+        for stage in of_command {
+            stages.push(stage.value());
         }
-        for stage in pipeline.iter().skip(usize::from(searches)) {
-            out.push(stage.value());
-        }
-        let of_view = view.pipeline.as_doc().iter().count() + usize::from(searches);
-        Stages { stages: out, of_view, following: false }
+        Stages { stages, of_view, following: false }
     }
 
     /// All stages as an array, and the number of the view's stages.

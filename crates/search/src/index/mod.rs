@@ -23,6 +23,7 @@ mod highlight;
 mod memory;
 mod merge;
 mod plan;
+mod ranked;
 mod score_details;
 mod search;
 mod search_text;

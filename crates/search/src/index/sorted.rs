@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::Part;
 use super::best::{BestKey, NO_PLACE, Places};
+use super::ranked::{HitOrder, Ranked};
 use super::search::{Cursor, Hit};
 use crate::fields::{FieldKind, FieldTable};
 use crate::query::{SortField, SortKey};
@@ -18,7 +19,7 @@ pub(super) enum KeyOrder {
 }
 
 impl KeyOrder {
-    fn compare(self, left: (&[u8], &[u8]), right: (&[u8], &[u8])) -> Ordering {
+    fn compare_ranks(self, left: (&[u8], &[u8]), right: (&[u8], &[u8])) -> Ordering {
         let keys = match self {
             KeyOrder::Ascending => left.1.cmp(right.1),
             KeyOrder::Descending => right.1.cmp(left.1),
@@ -27,27 +28,9 @@ impl KeyOrder {
     }
 }
 
-/// A hit whose order in a heap is that of its rank: the last one is the greatest.
-struct Ranked(Hit, KeyOrder);
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Ranked) -> Ordering {
-        let (left, right) = (&self.0, &other.0);
-        self.1.compare((&left.rank, &left.record_key), (&right.rank, &right.record_key))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Eq for Ranked {}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Ranked) -> bool {
-        self.cmp(other) == Ordering::Equal
+impl HitOrder for KeyOrder {
+    fn compare(&self, left: &Hit, right: &Hit) -> Ordering {
+        self.compare_ranks((&left.rank, &left.record_key), (&right.rank, &right.record_key))
     }
 }
 
@@ -56,7 +39,7 @@ pub(super) struct SortedTop<'c> {
     size: usize,
     after: Option<&'c Cursor>,
     order: KeyOrder,
-    heap: BinaryHeap<Ranked>,
+    heap: BinaryHeap<Ranked<KeyOrder>>,
 }
 
 impl<'c> SortedTop<'c> {
@@ -81,7 +64,7 @@ impl<'c> SortedTop<'c> {
     pub(super) fn add(&mut self, hit: Hit) {
         let place = (hit.rank.as_slice(), hit.record_key.as_slice());
         let is_after = |after: &Cursor| {
-            self.order.compare((&after.rank, &after.record_key), place) == Ordering::Less
+            self.order.compare_ranks((&after.rank, &after.record_key), place) == Ordering::Less
         };
         if self.size == 0 || self.after.is_some_and(|after| !is_after(after)) {
             return;

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use super::ranked::{HitOrder, Ranked};
 use super::search::{Cursor, Hit};
 
 /// Orders the best hit first.
@@ -11,26 +12,12 @@ pub(super) fn order(left: (f32, &[u8]), right: (f32, &[u8])) -> Ordering {
     right.0.total_cmp(&left.0).then_with(|| left.1.cmp(right.1))
 }
 
-/// A hit whose order in a heap is that of its rank: the worst one is the greatest.
-struct Ranked(Hit);
+/// Orders the hit with the greatest score first.
+struct ByScore;
 
-impl Ord for Ranked {
-    fn cmp(&self, other: &Ranked) -> Ordering {
-        order((self.0.score, &self.0.record_key), (other.0.score, &other.0.record_key))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Eq for Ranked {}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Ranked) -> bool {
-        self.cmp(other) == Ordering::Equal
+impl HitOrder for ByScore {
+    fn compare(&self, left: &Hit, right: &Hit) -> Ordering {
+        order((left.score, &left.record_key), (right.score, &right.record_key))
     }
 }
 
@@ -38,7 +25,7 @@ impl PartialEq for Ranked {
 pub(super) struct Top<'c> {
     size: usize,
     after: Option<&'c Cursor>,
-    heap: BinaryHeap<Ranked>,
+    heap: BinaryHeap<Ranked<ByScore>>,
     /// Hits with a lower score are not among the best.
     threshold: f32,
 }
@@ -83,7 +70,7 @@ impl<'c> Top<'c> {
             rank: Vec::new(),
             order: 0,
         };
-        self.heap.push(Ranked(hit));
+        self.heap.push(Ranked(hit, ByScore));
         if self.heap.len() == self.size {
             self.threshold = self.heap.peek().map_or(f32::NEG_INFINITY, |worst| worst.0.score);
         }

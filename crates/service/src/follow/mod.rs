@@ -44,10 +44,15 @@ impl Service {
         let one_step = Arc::new(Semaphore::new(1));
         let mut tasks = JoinSet::new();
         let mut running: HashMap<u64, AbortHandle> = HashMap::new();
+        let mut files = None;
         loop {
             let edition = self.store.definitions_edition();
             let collections = self.store.log_fed_collections();
-            self.remove_files();
+            let present = self.search_files();
+            if files.as_ref() != Some(&present) {
+                self.remove_other_files(&present);
+                files = Some(present);
+            }
             let ids: HashSet<u64> = collections.iter().map(|collection| collection.id()).collect();
             running.retain(|id, task| {
                 let goes_on = ids.contains(id) && !task.is_finished();
@@ -73,7 +78,7 @@ impl Service {
         let op = self.ops.begin(OpInfo { desc: "logFollower".into(), ns, ..OpInfo::default() });
         let _entered = current::enter(Current { op: Some(op.op().clone()) });
         let entries = self.store.feed(op.op(), collection)?;
-        Ok(and(entries, self.feed_search(op.op(), collection)?))
+        Ok(entries.and(self.feed_search(op.op(), collection)?))
     }
 
     /// Runs steps until all indexes that follow the log have everything that was written before.
@@ -90,12 +95,16 @@ impl Service {
         Ok(())
     }
 
-    /// Removes the files of search indexes that were dropped.
-    fn remove_files(&self) {
+    /// The numbers of the files of all search indexes.
+    fn search_files(&self) -> HashSet<u64> {
         let indexes = self.store.search_indexes();
         let versions = indexes.iter().flat_map(|index| &index.versions);
-        let files: Vec<u64> = versions.map(|version| version.file).collect();
-        if let Err(error) = self.search.remove_others(&files) {
+        versions.map(|version| version.file).collect()
+    }
+
+    /// Removes the files of search indexes that were dropped.
+    fn remove_other_files(&self, present: &HashSet<u64>) {
+        if let Err(error) = self.search.remove_others(present) {
             tracing::warn!(%error, "files of dropped search indexes could not be removed");
         }
     }
@@ -139,14 +148,6 @@ async fn follow_collection(
                 pause = (2 * pause).min(LONGEST_PAUSE);
             }
         }
-    }
-}
-
-/// What two steps together have left to do.
-fn and(first: FeedStep, second: FeedStep) -> FeedStep {
-    match first {
-        FeedStep::More => first,
-        FeedStep::Current | FeedStep::Locked => second,
     }
 }
 

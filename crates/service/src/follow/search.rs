@@ -8,7 +8,7 @@ use mayfly_search::Control;
 use mayfly_storage::{Collection, FeedStep, SearchIndex, SearchVersion};
 use mayfly_work::OpCtx;
 
-use super::{and, of_index};
+use super::of_index;
 use crate::search::{Followed, OpenSearch};
 use crate::server::Service;
 
@@ -29,7 +29,7 @@ impl Service {
                     Err(_) if version.is_dropped() && !collection.is_dropped() => FeedStep::More,
                     step => step?,
                 };
-                left = and(left, step);
+                left = left.and(step);
             }
         }
         Ok(left)
@@ -59,7 +59,10 @@ impl Service {
         Ok(step)
     }
 
-    /// The open files of a version. `None`: they cannot be opened, which the version notes.
+    /// The open files of a version. `None`: this program does not accept the definition, for
+    /// example one of a later version, which the version of the index notes. Opening it again
+    /// would fail in the same way. Errors of the file system are returned, and the step is
+    /// repeated.
     fn open_files(
         &self,
         index: &SearchIndex,

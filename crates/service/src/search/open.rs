@@ -1,5 +1,6 @@
 //! The open files of one version of a search index.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -86,7 +87,7 @@ impl SearchIndexes {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub(crate) fn remove_others(&self, files: &[u64]) -> Result<()> {
+    pub(crate) fn remove_others(&self, present: &HashSet<u64>) -> Result<()> {
         let Some(folder) = self.folder.get() else { return Ok(()) };
         let entries = match std::fs::read_dir(folder) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -95,7 +96,7 @@ impl SearchIndexes {
         for entry in entries {
             let entry = entry.map_err(|error| of_file(&error))?;
             let number = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
-            if number.is_some_and(|number| !files.contains(&number)) {
+            if number.is_some_and(|number| !present.contains(&number)) {
                 remove_folder(&entry.path())?;
             }
         }

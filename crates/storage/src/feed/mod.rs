@@ -46,8 +46,14 @@ pub enum FeedStep {
 }
 
 impl FeedStep {
-    fn and(self, other: FeedStep) -> FeedStep {
-        if self == FeedStep::More { self } else { other }
+    /// What two steps together have left to do. A locked store is reported even when the other step
+    /// had nothing to do, so that the caller pauses until the unlock.
+    pub fn and(self, other: FeedStep) -> FeedStep {
+        match (self, other) {
+            (FeedStep::More, _) | (_, FeedStep::More) => FeedStep::More,
+            (FeedStep::Locked, _) | (_, FeedStep::Locked) => FeedStep::Locked,
+            (FeedStep::Current, FeedStep::Current) => FeedStep::Current,
+        }
     }
 }
 

@@ -263,3 +263,15 @@ fn plans_do_not_use_a_log_fed_index() {
     assert_eq!(plannable.len(), 1);
     assert!(plannable.iter().all(|index| index.feed().is_none()));
 }
+
+#[test]
+fn a_locked_store_is_not_hidden_by_an_index_without_work() {
+    use FeedStep::{Current, Locked, More};
+    let expected =
+        [(More, [More; 3]), (Current, [More, Current, Locked]), (Locked, [More, Locked, Locked])];
+    for (first, results) in expected {
+        for (second, result) in [More, Current, Locked].into_iter().zip(results) {
+            assert_eq!(first.and(second), result, "{first:?} and {second:?}");
+        }
+    }
+}
