@@ -1,7 +1,10 @@
 //! Making a backup: its files first, its manifest last.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
 
 use crate::error::{Error, Result};
 use crate::lock::{Lock, Operation};
@@ -131,25 +134,94 @@ impl Backup {
         options: FileOptions,
         transfer: &Transfer,
     ) -> Result<AddedFile> {
-        transfer.check()?;
-        self.lock.keep().await?;
+        let read = self.read(local, options, transfer).await?;
+        let (entry, added) = self.send(read, transfer).await?;
+        self.note(entry);
+        Ok(added)
+    }
+
+    /// Adds local files in this order, each as [`Backup::add_file`] does. While one is sent, the
+    /// next one is read. Returns what happened to each.
+    ///
+    /// # Errors
+    /// Those of [`Backup::add_file`] for the first file that fails. The files before it are part of
+    /// the backup.
+    pub async fn add_files(
+        &mut self,
+        files: &[(PathBuf, FileOptions)],
+        transfer: &Transfer,
+    ) -> Result<Vec<AddedFile>> {
+        let mut all_added = Vec::with_capacity(files.len());
+        let mut files = files.iter();
+        let mut next = match files.next() {
+            Some((local, options)) => Some(self.read(local, options.clone(), transfer).await?),
+            None => None,
+        };
+        while let Some(current) = next {
+            let (sent, read) = self.send_and_read(current, files.next(), transfer).await;
+            let (entry, added) = sent?;
+            self.note(entry);
+            all_added.push(added);
+            next = read?;
+        }
+        Ok(all_added)
+    }
+
+    /// Sends a file, and reads the next one meanwhile. If the sending fails, the reading ends.
+    async fn send_and_read(
+        &self,
+        current: ReadFile,
+        next: Option<&(PathBuf, FileOptions)>,
+        transfer: &Transfer,
+    ) -> (Result<(FileEntry, AddedFile)>, Result<Option<ReadFile>>) {
+        let path = current.path.clone();
+        let send = pin!(self.send(current, transfer));
+        let read = pin!(async {
+            match next {
+                None => Ok(None),
+                Some((_, options)) if options.path == path => Err(twice(&path)),
+                Some((local, options)) => {
+                    self.read(local, options.clone(), transfer).await.map(Some)
+                }
+            }
+        });
+        match select(send, read).await {
+            Either::Left((Err(error), _)) => (Err(error), Ok(None)),
+            Either::Left((sent, read)) => (sent, read.await),
+            // An upload that has begun is not left unfinished in the repository.
+            Either::Right((read, send)) => (send.await, read),
+        }
+    }
+
+    /// Reads a file, or finds that the parent has it.
+    async fn read(
+        &self,
+        local: &Path,
+        options: FileOptions,
+        transfer: &Transfer,
+    ) -> Result<ReadFile> {
         let FileOptions { path, content } = options;
-        if self.files.contains_key(&path) {
-            return Err(Error::InvalidInput { why: format!("the backup has '{path}' already") });
-        }
-        if let FileContent::Immutable { number } = content
-            && let Some(entry) = self.reusable(local, &path, number).await?
-        {
-            transfer.advance(entry.size);
-            self.files.insert(path, entry);
-            return Ok(AddedFile::Reused);
-        }
-        let hashed = upload::hash(local, transfer, &self.lock).await?;
-        let file_number = match content {
+        self.check_new(&path, transfer).await?;
+        let number = match content {
             FileContent::Immutable { number } => Some(number),
             FileContent::Mutable => None,
         };
-        self.add_hashed((path, file_number), hashed, transfer).await
+        if let Some(number) = number
+            && let Some(entry) = self.reusable(local, &path, number).await?
+        {
+            return Ok(ReadFile { path, content: ReadContent::OfParent(entry) });
+        }
+        let hashed = upload::hash(local, transfer, &self.lock).await?;
+        Ok(ReadFile { path, content: ReadContent::Hashed(hashed, number) })
+    }
+
+    async fn check_new(&self, path: &FilePath, transfer: &Transfer) -> Result<()> {
+        transfer.check()?;
+        self.lock.keep().await?;
+        match self.files.contains_key(path) {
+            true => Err(twice(path)),
+            false => Ok(()),
+        }
     }
 
     /// Adds a file whose content is in memory.
@@ -162,20 +234,23 @@ impl Backup {
         content: Vec<u8>,
         transfer: &Transfer,
     ) -> Result<AddedFile> {
-        transfer.check()?;
-        self.lock.keep().await?;
-        if self.files.contains_key(&path) {
-            return Err(Error::InvalidInput { why: format!("the backup has '{path}' already") });
-        }
-        self.add_hashed((path, None), Hashed::of_content(content), transfer).await
+        self.check_new(&path, transfer).await?;
+        let content = ReadContent::Hashed(Hashed::of_content(content), None);
+        let (entry, added) = self.send(ReadFile { path, content }, transfer).await?;
+        self.note(entry);
+        Ok(added)
     }
 
-    async fn add_hashed(
-        &mut self,
-        (path, file_number): (FilePath, Option<u64>),
-        hashed: Hashed,
-        transfer: &Transfer,
-    ) -> Result<AddedFile> {
+    /// Sends what the repository does not have.
+    async fn send(&self, file: ReadFile, transfer: &Transfer) -> Result<(FileEntry, AddedFile)> {
+        let ReadFile { path, content } = file;
+        let (hashed, file_number) = match content {
+            ReadContent::OfParent(entry) => {
+                transfer.advance(entry.size);
+                return Ok((entry, AddedFile::Reused));
+            }
+            ReadContent::Hashed(hashed, number) => (hashed, number),
+        };
         let (sha256, size) = (hashed.checksum, hashed.size);
         let added = match self.contents.get(&sha256) {
             Some(found) if *found == size => {
@@ -184,13 +259,15 @@ impl Backup {
             }
             _ => {
                 upload::send(&self.repository.objects, hashed, transfer, &self.lock).await?;
-                self.contents.insert(sha256, size);
                 AddedFile::Sent
             }
         };
-        let entry = FileEntry { path: path.clone(), size, sha256, file_number, parent_file: None };
-        self.files.insert(path, entry);
-        Ok(added)
+        Ok((FileEntry { path, size, sha256, file_number, parent_file: None }, added))
+    }
+
+    fn note(&mut self, entry: FileEntry) {
+        self.contents.insert(entry.sha256, entry.size);
+        self.files.insert(entry.path.clone(), entry);
     }
 
     /// The entry of a file that the parent has, too, and whose content is still there.
@@ -256,6 +333,23 @@ impl Backup {
     pub async fn abandon(self) -> Result<()> {
         self.lock.release().await
     }
+}
+
+/// A file between reading and sending.
+struct ReadFile {
+    path: FilePath,
+    content: ReadContent,
+}
+
+enum ReadContent {
+    /// The parent's content is taken over.
+    OfParent(FileEntry),
+    /// The content, and the engine's number of the file.
+    Hashed(Hashed, Option<u64>),
+}
+
+fn twice(path: &FilePath) -> Error {
+    Error::InvalidInput { why: format!("the backup has '{path}' already") }
 }
 
 async fn write_manifest(repository: &Repository, lock: &Lock, manifest: &Manifest) -> Result<()> {

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 
 /// Longest sleep between two checks for an end.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
+/// The longest idle time that a transfer may make up for, in microseconds.
+const MAX_CATCH_UP_MICROS: i64 = 500_000;
 
 /// How much of an operation is done, in bytes of files. Bytes that a backup takes over from its
 /// parent count, too.
@@ -60,6 +62,8 @@ impl Transfer {
     #[must_use]
     pub fn with_max_mb_per_second(mut self, max: u32) -> Transfer {
         self.bytes_per_second = (max > 0).then(|| u64::from(max) * 1_000_000);
+        let now = self.clock.monotonic_micros();
+        self.free_at = Mutex::new(FreeAt { reading: now, sending: now });
         self
     }
 
@@ -128,12 +132,12 @@ impl Transfer {
     }
 }
 
-/// Reserves the time that these bytes take at this rate, and returns its end. An idle time before
-/// does not count, so no burst exceeds the rate.
+/// Reserves the time that these bytes take at this rate, and returns its end. Of an idle time before,
+/// as between two files, [`MAX_CATCH_UP_MICROS`] count, so no longer burst exceeds the rate.
 fn reserve(free_at: &mut i64, now: i64, bytes: u64, bytes_per_second: u64) -> i64 {
     let micros = u128::from(bytes) * 1_000_000 / u128::from(bytes_per_second);
     let micros = i64::try_from(micros).unwrap_or(i64::MAX);
-    *free_at = now.max(*free_at).saturating_add(micros);
+    *free_at = (now - MAX_CATCH_UP_MICROS).max(*free_at).saturating_add(micros);
     *free_at
 }
 
@@ -146,6 +150,8 @@ mod tests {
         let mut free_at = 0;
         assert_eq!(reserve(&mut free_at, 0, 500_000, 1_000_000), 500_000);
         assert_eq!(reserve(&mut free_at, 100, 500_000, 1_000_000), 1_000_000);
+        assert_eq!(reserve(&mut free_at, 1_300_000, 500_000, 1_000_000), 1_500_000);
+        assert_eq!(reserve(&mut free_at, 9_000_000, 500_000, 1_000_000), 9_000_000);
         assert_eq!(reserve(&mut free_at, 9_000_000, 500_000, 1_000_000), 9_500_000);
         assert_eq!(reserve(&mut free_at, 0, u64::MAX, 1), i64::MAX);
     }

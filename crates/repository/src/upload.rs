@@ -1,9 +1,10 @@
 //! Sending the content of a local file.
 //!
 //! The name of the content is its checksum, which is known only at the end of the file. A file of
-//! up to 64 MiB is read once, kept in memory, and sent. A larger one is read twice: for its
+//! up to 48 MiB is read once, kept in memory, and sent. A larger one is read twice: for its
 //! checksum, and then piece by piece while it is sent, with the checksum computed again. Content
-//! that the repository already has is not sent. At most 96 MiB are in memory at a time.
+//! that the repository already has is not sent. The next file may be read while one is sent, so at
+//! most 96 MiB are in memory at a time.
 
 use std::fs::File;
 use std::io::Read;
@@ -32,7 +33,7 @@ const MAX_FILE_BYTES: u64 = MAX_PARTS * MAX_PART_BYTES;
 /// Parts that are being sent at a time have at most this many bytes.
 const IN_FLIGHT_BYTES: u64 = 32 << 20;
 /// Largest file that is kept in memory between reading and sending, in bytes.
-const MAX_KEPT_BYTES: u64 = 64 << 20;
+const MAX_KEPT_BYTES: u64 = 48 << 20;
 
 /// A local file whose checksum is known.
 pub(crate) struct Hashed {

@@ -25,6 +25,7 @@ use object_store::{
     MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload,
     PutResult, Result,
 };
+use parking_lot::Mutex;
 
 use crate::error::{Error as RepositoryError, Result as RepositoryResult};
 use write::Unfinished;
@@ -40,6 +41,9 @@ const ABANDONED_MS: i64 = 7 * 24 * 3600 * 1000;
 #[derive(Clone, Debug)]
 pub struct FolderStore {
     root: Arc<PathBuf>,
+    /// Held while a piece is written and synced: several at a time would be no faster, and would
+    /// hold up the syncs of other programs for longer.
+    disk: Arc<Mutex<()>>,
 }
 
 impl FolderStore {
@@ -65,7 +69,7 @@ impl FolderStore {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
         write::remove_abandoned(&root.join(UNFINISHED), now_ms - ABANDONED_MS);
-        Ok(FolderStore { root: Arc::new(root) })
+        Ok(FolderStore { root: Arc::new(root), disk: Arc::default() })
     }
 
     fn file(&self, location: &Path) -> PathBuf {
@@ -75,7 +79,7 @@ impl FolderStore {
 
     fn unfinished(&self, location: &Path) -> Result<Unfinished> {
         let target = self.file(location);
-        Unfinished::create(&self.root.join(UNFINISHED), target)
+        Unfinished::create(&self.root.join(UNFINISHED), target, self.disk.clone())
             .map_err(|error| of_io(location, error))
     }
 }

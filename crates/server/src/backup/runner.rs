@@ -23,7 +23,7 @@ use mayfly_storage::{
     approximate_entry_bytes,
 };
 use mayfly_work::op::OpProgress;
-use mayfly_work::{OpCtx, current};
+use mayfly_work::{OpCtx, current, give_way};
 
 use super::entries;
 use super::place::{BackupOptions, Missing, Place, real_path};
@@ -32,6 +32,8 @@ use super::place::{BackupOptions, Missing, Place, real_path};
 const LOOK: Duration = Duration::from_millis(100);
 /// The time that an ended backup has to release its lock.
 const GRACE: Duration = Duration::from_millis(700);
+/// Lower than clients' commands and the TTL monitor.
+const NICENESS: i32 = 10;
 /// The phase that `currentOp` shows.
 const PHASE: &str = "Backup";
 
@@ -125,7 +127,13 @@ impl FileBackups {
 
 impl Job {
     fn run_to_end(self) -> Result<BackupOutcome> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        // Threads of the runtime read files, compute checksums, and write to folders.
+        let give_way = || give_way("a backup", NICENESS);
+        give_way();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .on_thread_start(give_way)
+            .build();
         let runtime = runtime.map_err(|error| {
             let text = format!("cannot start a runtime for the backup: {error}");
             Error::new(ErrorCode::OperationFailed, text)
@@ -254,27 +262,27 @@ impl Job {
         backup: &mut Backup,
     ) -> Result<Added> {
         let transfer = self.transfer();
-        let (mut sizes, mut total) = (Vec::new(), 0);
+        let (mut files, mut sizes) = (Vec::new(), Vec::new());
         for file in &checkpoint.files {
             let local = checkpoint.folder.join(&file.name);
             let size = std::fs::metadata(&local).map_err(|error| {
                 let text = format!("cannot read {}: {error}", local.display());
                 Error::new(ErrorCode::FileStreamFailed, text)
             })?;
-            total += size.len();
-            sizes.push((file, local, size.len()));
-        }
-        transfer.set_total(total);
-        let begun = OpProgress { message: PHASE, done: 0, total };
-        self.op.update_info(|info| info.progress = Some(begun));
-        let mut added = Added::default();
-        for (file, local, size) in sizes {
             let content = match file.number {
                 Some(number) => FileContent::Immutable { number },
                 None => FileContent::Mutable,
             };
-            let options = FileOptions { path: file.name.parse()?, content };
-            match backup.add_file(&local, options, &transfer).await? {
+            files.push((local, FileOptions { path: file.name.parse()?, content }));
+            sizes.push(size.len());
+        }
+        let total = sizes.iter().sum();
+        transfer.set_total(total);
+        let begun = OpProgress { message: PHASE, done: 0, total };
+        self.op.update_info(|info| info.progress = Some(begun));
+        let mut added = Added::default();
+        for (file, size) in backup.add_files(&files, &transfer).await?.into_iter().zip(sizes) {
+            match file {
                 AddedFile::Reused => added.reused_files += 1,
                 AddedFile::Known => {}
                 AddedFile::Sent => added.sent_bytes += whole(size),

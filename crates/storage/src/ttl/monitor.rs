@@ -22,7 +22,6 @@ const FULL_SLEEP_SECS: i64 = 1;
 
 /// Lower than other threads and higher than compactions: deletions continue on a busy machine, with
 /// a smaller share.
-#[cfg(target_os = "linux")]
 const NICENESS: i32 = 5;
 
 /// A running monitor.
@@ -68,20 +67,9 @@ impl TtlMonitor {
     }
 }
 
-/// Lowers the priority of this thread, so that clients' commands precede it when there are fewer
-/// processors than busy threads.
-fn give_way() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) =
-        rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS)
-    {
-        tracing::warn!(%error, "the priority of the TTL monitor could not be lowered");
-    }
-}
-
 impl Waiting {
     fn run(&self) {
-        give_way();
+        mayfly_work::give_way("the TTL monitor", NICENESS);
         while self.sleep_until_due() {
             let Some(store) = self.store.upgrade() else { return };
             let pass = catch_unwind(AssertUnwindSafe(|| store.run_ttl_pass(&self.stopping)));
