@@ -10,7 +10,7 @@ export MAYFLY_CACHE CARGO_TARGET_DIR
 # Every cargo command that compiles the engine goes through it: see scripts/rocksdb.
 CARGO := scripts/rocksdb cargo
 
-.PHONY: help run build dist deb deb-test test check-fmt check-clippy check-tidy test-rust test-fuzz clients histories
+.PHONY: help run build packaged dist deb deb-test test check-fmt check-clippy check-tidy test-rust test-fuzz clients histories
 .PHONY: torture bench instructions docs fmt setup setup-build clean
 
 help:
@@ -21,7 +21,9 @@ help:
 	@echo '                               ARGS="--seconds 60" or other flags of wire-history instead'
 	@echo 'make torture                   tests that try to break the server, each for an hour; TORTURE_SECONDS,'
 	@echo '                               TORTURE_STEPS and SEED change that (scripts/torture)'
-	@echo 'make dist                      the binary as it is packaged: optimised across crates, two minutes more'
+	@echo 'make packaged                  the binary as it is packaged: optimised across crates, two minutes more'
+	@echo 'make dist                      the binaries that are published: for x86-64 and arm64, glibc 2.28 and newer, with sums'
+	@echo '                               and a bill of materials; ARGS="--check" also builds them again and compares'
 	@echo 'make deb                       the Debian package of that binary (cargo-deb)'
 	@echo 'make deb-test                  install, upgrade and purge it in a root of its own (needs root, debootstrap, lintian)'
 	@echo 'make bench                     measure every budget, medians of five runs (10 minutes);'
@@ -38,10 +40,13 @@ run: build
 build: setup-build
 	@scripts/build
 
-dist: setup-build
+packaged: setup-build
 	$(CARGO) build --profile dist --locked -p mayfly-server
 
-deb: dist
+dist: setup-build
+	@scripts/dist $(ARGS)
+
+deb: packaged
 	@scripts/deb dist
 
 deb-test: deb
@@ -78,7 +83,7 @@ histories: setup-build
 torture: setup-build
 	@scripts/torture
 
-bench: dist
+bench: packaged
 	$(CARGO) build --profile dist --locked -p mayfly-bench
 	"$(CARGO_TARGET_DIR)/dist/mayfly-bench" --server "$(CARGO_TARGET_DIR)/dist/mayflydb" \
 		$(or $(ARGS),table --budget --runs 5)
