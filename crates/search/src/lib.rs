@@ -17,7 +17,7 @@ mod vector;
 
 pub use definition::{Definition, IndexKind};
 pub use index::{
-    Change, Control, Cursor, Highlight, HighlightText, Hit, Index, IndexError, Page, ScoreDetails,
-    Sizes, TextKind, Unlimited,
+    Change, Contents, Control, Cursor, Highlight, HighlightText, Hit, Index, IndexError, Page,
+    ScoreDetails, Sizes, TextKind, Unlimited,
 };
 pub use query::Query;

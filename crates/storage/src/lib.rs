@@ -60,9 +60,9 @@ pub use oplog::{
 pub use policy::watch::RESTORED;
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
-    CollectionSizes, CountLimit, CountResult, Entry, EntryFinding, EntryVisitor, RangesVisitor,
-    RecordKeys, RecordVisitor, RecordsVisitor, ScanResult, Snapshot, ValidateOptions,
-    ValidatedIndex, ValidationResult, position_of, whole_range,
+    CollectionSizes, CountLimit, CountResult, Entry, EntryFinding, EntryVisitor, FilesCheck,
+    RangesVisitor, RecordKeys, RecordVisitor, RecordsVisitor, ScanResult, Snapshot,
+    ValidateOptions, ValidatedIndex, ValidationResult, position_of, whole_range,
 };
 pub use record::error::from_kv as of_engine;
 pub use record::{IdKey, RecordKey, RetiredTally, StoredDocument, id_key, new_uuid, record_id};

@@ -2,6 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{ClientData, Error, ErrorCode, Namespace, Result};
+use mayfly_service::search::{CheckedSearch, SearchCheck};
 use mayfly_storage::{EntryFinding, ValidateOptions, ValidationResult, record_id};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -85,14 +86,20 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
     // The buckets of a time series are checked.
     let ns = collection.namespace();
     let check = ValidateOptions { bson_conformance: options.conformance };
-    let found = ctx.service.store.validate(ctx.op, &collection, check)?;
-    let (warnings, errors) = judge(&ns, &options, &found);
+    let mut searches = SearchCheck::new(&collection);
+    let found = ctx.service.store.validate_with(ctx.op, &collection, check, &mut searches)?;
+    let searches = searches.finish();
+    let (warnings, mut errors) = judge(&ns, &options, &found);
+    for search in searches.iter().filter(|search| !search.is_valid()) {
+        errors.push(format!("search index with name '{}' has inconsistencies.", search.name));
+    }
     if !errors.is_empty() {
         let errors = ClientData(format!("{errors:?}"));
         tracing::error!(namespace = %ns, %errors, "a collection is not valid");
     }
     let shown = ValidatedCollection { ns: &ns, buckets: collection.time_series().is_some() };
     append_findings(&shown, &found, errors.is_empty(), doc);
+    append_searches(&searches, doc);
     append_texts("warnings", &warnings, doc);
     append_texts("errors", &errors, doc);
     append_entries("extraIndexEntries", &found, &found.extra, doc);
@@ -201,6 +208,25 @@ fn append_findings(
     }
     doc.end();
     doc.append("valid", valid).append("repaired", false);
+}
+
+/// The findings in search indexes, which the reference server does not check. An index that is
+/// being built, or cannot follow the writes, is not listed.
+fn append_searches(searches: &[CheckedSearch], doc: &mut DocBuilder) {
+    if searches.is_empty() {
+        return;
+    }
+    let number = |count: u64| small(i64::try_from(count).unwrap_or(i64::MAX));
+    doc.start_document("searchIndexes");
+    for search in searches {
+        doc.start_document(search.name.as_str());
+        doc.append("valid", search.is_valid());
+        doc.append("documents", number(search.documents));
+        doc.append("missing", number(search.missing));
+        doc.append("extra", number(search.extra));
+        doc.append("outdated", number(search.outdated)).end();
+    }
+    doc.end();
 }
 
 fn append_texts(name: &str, texts: &[String], doc: &mut DocBuilder) {

@@ -17,12 +17,15 @@ use crate::vector::score::{is_indexable, length};
 use crate::vector::{ElementType, Vector};
 use crate::{Definition, IndexKind};
 
+/// The vector of each vector field of a definition, with its length.
+pub(super) type FieldVectors = Vec<Option<(Vector, f32)>>;
+
 /// What an index keeps of a document.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) version_ms: i64,
     /// The vector of each vector field, with its length.
-    pub(super) vectors: Vec<Option<(Vector, f32)>>,
+    pub(super) vectors: FieldVectors,
     /// The keys of each field with values.
     pub(super) values: Values,
     /// The terms of each text field.
@@ -55,24 +58,11 @@ pub(super) fn read(
     version_ms: i64,
     document: RawDoc<'_>,
 ) -> Option<Document> {
-    let vectors: Vec<_> = definition
-        .vectors
-        .iter()
-        .map(|field| {
-            let parts: Vec<&str> = field.path.split('.').collect();
-            let vector = vector_at(document, &parts)?;
-            let fits =
-                vector.dimensions() == field.dimensions && is_indexable(field.similarity, &vector);
-            fits.then(|| {
-                let length = length(&vector);
-                (vector, length)
-            })
-        })
-        .collect();
+    let vectors = vectors_of(definition, document);
     let (mut values, mut terms) = (Values::new(), Vec::new());
     match definition.kind {
         IndexKind::VectorSearch => {
-            if vectors.iter().all(Option::is_none) {
+            if !has_vectors(&vectors) {
                 return None;
             }
             for (number, path) in definition.filters.iter().enumerate() {
@@ -97,6 +87,26 @@ pub(super) fn read(
     }
     let source = stored(document, &definition.stored_source);
     Some(Document { version_ms, vectors, values, terms, source })
+}
+
+/// The vectors of a document that fit their fields.
+pub(super) fn vectors_of(definition: &Definition, document: RawDoc<'_>) -> FieldVectors {
+    let fields = definition.vectors.iter();
+    let vector = fields.map(|field| {
+        let parts: Vec<&str> = field.path.split('.').collect();
+        let vector = vector_at(document, &parts)?;
+        let fits =
+            vector.dimensions() == field.dimensions && is_indexable(field.similarity, &vector);
+        fits.then(|| {
+            let length = length(&vector);
+            (vector, length)
+        })
+    });
+    vector.collect()
+}
+
+pub(super) fn has_vectors(vectors: &FieldVectors) -> bool {
+    vectors.iter().any(Option::is_some)
 }
 
 /// The number of a field. The table is copied when it grows while a search or a commit uses it.

@@ -13,6 +13,7 @@
 
 mod best;
 mod commit_file;
+mod contents;
 mod explain;
 mod extract;
 mod facets;
@@ -44,6 +45,7 @@ use mayfly_base::Error;
 use mayfly_value::RawDoc;
 use parking_lot::{Mutex, RwLock};
 
+pub use contents::Contents;
 pub use highlight::{Highlight, HighlightText, TextKind};
 pub use score_details::ScoreDetails;
 pub use search::{Cursor, Hit, Page};

@@ -3,8 +3,8 @@
 use mayfly_base::{Clock, ErrorCode, Namespace, SystemClock};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_storage::{
-    CreateIndexesOptions, Index, IndexSelector, ReadView, RenameTarget, Store, StoreOptions,
-    whole_range,
+    CreateIndexesOptions, FedDocument, FeedFiles, Index, IndexSelector, NewSearchIndex, ReadView,
+    RenameTarget, Store, StoreOptions, ValidateOptions, whole_range,
 };
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
@@ -12,6 +12,7 @@ use mayfly_work::{OpCtx, OpRegistry};
 
 use super::*;
 use crate::process::LogRing;
+use crate::search::{CheckedSearch, SearchCheck};
 use crate::server::{CommandLine, ServiceOptions};
 
 /// A service that follows its log.
@@ -154,4 +155,58 @@ async fn a_locked_store_is_not_written() {
     assert_eq!(waited.unwrap_err().code(), ErrorCode::MaxTimeMSExpired);
     f.store().fsync_lock.unlock().unwrap();
     assert_eq!(f.entries("d.c").unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_finds_what_search_indexes_lack_and_have_too_much() {
+    let f = open(Arc::new(MemoryEngine::new()));
+    for id in 0..10 {
+        let document = if id < 8 {
+            doc! { "_id": id, "v": [1.0, 2.0] }
+        } else {
+            doc! { "_id": id }
+        };
+        f.insert("d.c", &document);
+    }
+    let definition = |definition: Document| DocBuf::from_bson(&definition);
+    let words = definition(doc! { "mappings": { "dynamic": true } });
+    let field = doc! { "type": "vector", "path": "v", "numDimensions": 2, "similarity": "cosine" };
+    let vectors = definition(doc! { "fields": [field] });
+    let new = [("words", "search", words), ("vectors", "vectorSearch", vectors)];
+    let new = new.map(|(name, kind, definition)| NewSearchIndex {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        definition,
+    });
+    f.store().create_search_indexes(&ns("d.c"), &new).unwrap();
+    f.service.follow_now().unwrap();
+    let collection = f.store().collection(&ReadView::now(), &ns("d.c")).unwrap();
+    let check = || {
+        let mut check = SearchCheck::new(&collection);
+        let options = ValidateOptions::default();
+        f.store().validate_with(&f.op, &collection, options, &mut check).unwrap();
+        check.finish()
+    };
+    let sound = |name: &str, documents| CheckedSearch {
+        name: name.to_owned(),
+        documents,
+        ..CheckedSearch::default()
+    };
+    assert_eq!(check(), [sound("words", 10), sound("vectors", 8)]);
+    f.insert("d.c", &doc! { "_id": 10, "v": [2.0, 1.0] });
+    f.delete("d.c", 0);
+    assert_eq!(check(), [sound("words", 10), sound("vectors", 8)]);
+    // One is lost, one is of another time, one does not exist, and one has no vector.
+    let key = |id: i32| collection.id_key(RawValue::Int32(id)).to_vec();
+    let document = definition(doc! { "v": [1.0, 1.0] });
+    let put = |id| FedDocument { id_key: key(id).into(), document: Some((7, document.clone())) };
+    let damage = [FedDocument { id_key: key(3).into(), document: None }, put(4), put(77), put(9)];
+    for index in collection.search_indexes().iter() {
+        let open = index.versions[0].files.get::<OpenSearch>().unwrap();
+        let files = crate::search::Followed { open: &open, now_micros: 0 };
+        files.apply(&damage).unwrap();
+    }
+    let words = CheckedSearch { missing: 1, extra: 1, outdated: 2, ..sound("words", 10) };
+    let vectors = CheckedSearch { missing: 1, extra: 2, outdated: 1, ..sound("vectors", 9) };
+    assert_eq!(check(), [words, vectors]);
 }

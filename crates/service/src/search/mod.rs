@@ -10,6 +10,7 @@
 //! An index is derived from its collection. Files that are damaged, of another format, or older
 //! than the part of the log that is kept, are emptied and filled again, with a line in the log.
 
+mod check;
 mod hits;
 mod open;
 
@@ -24,6 +25,7 @@ use mayfly_value::RawDoc;
 
 use crate::counters::metrics::Counter;
 
+pub use check::{CheckedSearch, SearchCheck};
 pub(crate) use open::{Followed, OpenSearch, of_index};
 
 /// The default of `searchWaitMillis`.

@@ -31,7 +31,7 @@ mod validate;
 pub use many::{RangesVisitor, RecordKeys, RecordsVisitor};
 use reading::Reading;
 pub use sizes::{CollectionSizes, CountLimit, CountResult, position_of};
-pub use validate::{EntryFinding, ValidateOptions, ValidatedIndex, ValidationResult};
+pub use validate::{EntryFinding, FilesCheck, ValidateOptions, ValidatedIndex, ValidationResult};
 
 /// A consistent view of the store, with the time that decides what is due and hidden.
 pub struct Snapshot {

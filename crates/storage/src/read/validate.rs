@@ -29,7 +29,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
 use self::bson::{is_conformant, is_readable};
-use crate::catalog::{Collection, Core, Index};
+use crate::catalog::{Collection, Core, Index, SearchVersion};
 use crate::index::keygen::KeySet;
 use crate::index::kinds::entry_keys;
 use crate::read::{Snapshot, entry};
@@ -110,6 +110,34 @@ pub struct ValidationResult {
     pub extra: Vec<EntryFinding>,
 }
 
+/// Compares the documents of a collection with files of a higher layer, such as those of search
+/// indexes.
+pub trait FilesCheck {
+    /// The versions of search indexes that are to be compared.
+    fn versions(&self) -> &[Arc<SearchVersion>];
+
+    /// Keeps the state of these versions, which have all writes of the collection. No write is
+    /// under way.
+    fn keep(&mut self, current: &[Arc<SearchVersion>]);
+
+    /// A document of the collection at that moment: the ordered key of its `_id`, and the time of
+    /// its last change, in milliseconds since 1970.
+    fn document(&mut self, id_key: &[u8], modified_ms: i64, document: RawDoc<'_>);
+}
+
+/// There are no files to compare.
+struct NoFiles;
+
+impl FilesCheck for NoFiles {
+    fn versions(&self) -> &[Arc<SearchVersion>] {
+        &[]
+    }
+
+    fn keep(&mut self, _: &[Arc<SearchVersion>]) {}
+
+    fn document(&mut self, _: &[u8], _: i64, _: RawDoc<'_>) {}
+}
+
 impl Core {
     /// Checks a collection, and corrects its stored count.
     ///
@@ -122,15 +150,31 @@ impl Core {
         collection: &Collection,
         options: ValidateOptions,
     ) -> Result<ValidationResult> {
+        self.validate_with(op, collection, options, &mut NoFiles)
+    }
+
+    /// The same, and compares the documents with files of a higher layer.
+    ///
+    /// # Errors
+    /// Those of [`Core::validate`].
+    pub fn validate_with(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        options: ValidateOptions,
+        files: &mut dyn FilesCheck,
+    ) -> Result<ValidationResult> {
         // Makes the stored count exact.
         self.count_documents(op, collection)?;
         let indexes = collection.ready_indexes();
         let mut found = ValidationResult::default();
         let (snapshot, kept_bytes, lagging) = {
-            let (_no_writers, lagging) = self.lock_log_fed(op, collection)?;
+            let at_rest = self.lock_log_fed(op, collection, files.versions())?;
+            files.keep(&at_rest.current);
             found.numbered = collection.is_numbered();
             found.kept_records = collection.counts.documents.load(Ordering::Acquire);
-            (self.latest()?, collection.counts.bytes.load(Ordering::Acquire), lagging)
+            let kept_bytes = collection.counts.bytes.load(Ordering::Acquire);
+            (self.latest()?, kept_bytes, at_rest.lagging)
         };
         found.indexes = indexes.into_iter().map(ValidatedIndex::new).collect();
         let mut run = ValidationRun {
@@ -139,6 +183,7 @@ impl Core {
             snapshot: &snapshot,
             options,
             found,
+            files,
             bytes: 0,
             steps: 0,
         };
@@ -186,6 +231,7 @@ struct ValidationRun<'r> {
     snapshot: &'r Snapshot,
     options: ValidateOptions,
     found: ValidationResult,
+    files: &'r mut dyn FilesCheck,
     bytes: i64,
     steps: u64,
 }
@@ -224,6 +270,7 @@ impl ValidationRun<'_> {
         let mut keys = KeySet::default();
         let clustered = self.collection.id_index().is_none();
         let series = self.collection.time_series();
+        let compares = !self.files.versions().is_empty();
         self.walk(Keyspace::Record, self.collection.id(), &mut |run, key, value| {
             run.found.records += 1;
             let readable = decode_stored(value).ok().filter(|stored| is_readable(stored.document));
@@ -247,6 +294,9 @@ impl ValidationRun<'_> {
             }
             if let Some(Err(why)) = series.as_ref().map(|it| it.check_bucket(key, document)) {
                 run.unsound_bucket(id, &why);
+            }
+            if compares {
+                run.files.document(&run.collection.id_key(id), stored.modified_ms, document);
             }
             for index in 0..run.found.indexes.len() {
                 run.keys_of(index, key, stored, &mut keys)?;
