@@ -18,12 +18,15 @@ use mayfly_base::{ClientData, Error, Result};
 use mayfly_storage::{Collection, FeedStep};
 use mayfly_work::OpInfo;
 use mayfly_work::current::{self, Current};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::search::{OpenSearch, of_index};
 use crate::server::Service;
+use builds::Builds;
 
+mod builds;
 mod search;
 
 #[cfg(test)]
@@ -72,13 +75,13 @@ impl Service {
         }
     }
 
-    /// Runs one step as an operation.
-    fn feed(&self, collection: &Collection) -> Result<FeedStep> {
+    /// Runs one step as an operation. Steps of builds belong to the operations of these.
+    fn feed(&self, collection: &Collection, builds: &mut Builds) -> Result<FeedStep> {
         let ns = collection.namespace().as_str().to_owned();
         let op = self.ops.begin(OpInfo { desc: "logFollower".into(), ns, ..OpInfo::default() });
         let _entered = current::enter(Current { op: Some(op.op().clone()) });
         let entries = self.store.feed(op.op(), collection)?;
-        Ok(entries.and(self.feed_search(op.op(), collection)?))
+        Ok(entries.and(self.feed_search(op.op(), collection, builds)?))
     }
 
     /// Runs steps until all indexes that follow the log have everything that was written before.
@@ -87,9 +90,9 @@ impl Service {
     /// Errors of a step.
     pub fn follow_now(&self) -> Result<()> {
         for collection in self.store.log_fed_collections() {
-            let mut step = FeedStep::More;
+            let (mut step, mut builds) = (FeedStep::More, Builds::default());
             while step == FeedStep::More {
-                step = self.feed(&collection)?;
+                step = self.feed(&collection, &mut builds)?;
             }
         }
         Ok(())
@@ -130,9 +133,10 @@ async fn follow_collection(
     one_step: Arc<Semaphore>,
 ) {
     let mut pause = FIRST_PAUSE;
+    let builds = Arc::new(Mutex::new(Builds::default()));
     while collection.has_log_fed() {
         await_work(&service, &collection).await;
-        let step = step(&service, &collection, &one_step).await;
+        let step = step(&service, &collection, &one_step, &builds).await;
         match step {
             Ok(FeedStep::More | FeedStep::Current) => {
                 service.begin_merges(&collection);
@@ -178,10 +182,11 @@ async fn step(
     service: &Arc<Service>,
     collection: &Arc<Collection>,
     one_step: &Semaphore,
+    builds: &Arc<Mutex<Builds>>,
 ) -> Result<FeedStep> {
     let stopped = |why: &dyn std::fmt::Display| Error::internal(format!("a step ended: {why}"));
     let _turn = one_step.acquire().await.map_err(|why| stopped(&why))?;
-    let (service, collection) = (service.clone(), collection.clone());
-    let run = move || service.feed(&collection);
+    let (service, collection, builds) = (service.clone(), collection.clone(), builds.clone());
+    let run = move || service.feed(&collection, &mut builds.lock());
     tokio::task::spawn_blocking(run).await.map_err(|why| stopped(&why))?
 }

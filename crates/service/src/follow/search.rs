@@ -7,31 +7,53 @@ use mayfly_base::{ClientData, Error, ErrorCode, Result};
 use mayfly_search::Control;
 use mayfly_storage::{Collection, FeedStep, SearchIndex, SearchVersion};
 use mayfly_work::OpCtx;
+use mayfly_work::current::{self, Current};
 
+use super::builds::{self, Builds};
 use super::of_index;
 use crate::search::{Followed, OpenSearch};
 use crate::server::Service;
 
 impl Service {
     /// Brings the search indexes of a collection forward by one step.
-    pub(super) fn feed_search(&self, op: &OpCtx, collection: &Collection) -> Result<FeedStep> {
+    pub(super) fn feed_search(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        builds: &mut Builds,
+    ) -> Result<FeedStep> {
         let mut left = FeedStep::Current;
-        for index in collection.search_indexes().iter() {
+        let indexes = collection.search_indexes();
+        for index in indexes.iter() {
             for version in &index.versions {
                 if version.is_dropped() || version.failure().is_some() {
                     continue;
                 }
-                let step = match self.feed_version(op, collection, index, version) {
+                let step = match version.is_ready() {
+                    true => self.feed_version(op, collection, index, version),
+                    false => {
+                        let build = builds.operation(self, collection, index, version);
+                        let _entered = current::enter(Current { op: Some(build.clone()) });
+                        self.feed_version(&build, collection, index, version)
+                    }
+                };
+                let step = match step {
                     Err(error) if error.code() == ErrorCode::ChangeStreamHistoryLost => {
                         self.fill_again(version)?;
                         FeedStep::More
                     }
                     Err(_) if version.is_dropped() && !collection.is_dropped() => FeedStep::More,
+                    Err(error) if !version.is_ready() && builds::is_killed(&error) => {
+                        tracing::info!(namespace = %collection.namespace(), index = &*index.name, "the build of a search index was ended");
+                        self.store.give_up_search(version, "its build was ended by killOp".into());
+                        FeedStep::Current
+                    }
                     step => step?,
                 };
                 left = left.and(step);
             }
         }
+        builds.retain(&indexes);
         Ok(left)
     }
 
@@ -48,6 +70,9 @@ impl Service {
         let step = self.store.feed_search(op, collection, version, &files)?;
         if step == FeedStep::Locked {
             return Ok(step);
+        }
+        if !version.is_ready() {
+            builds::show_progress(op, collection, &open);
         }
         let is_new = version.is_filled() && !version.is_ready();
         let is_due = is_new || open.commit_due_in(now_micros) == Some(0);

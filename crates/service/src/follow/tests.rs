@@ -1,13 +1,14 @@
 //! The follower over the memory engine, with the fixture kind `fixtureWords`.
 
+use mayfly_base::testing::wait_until;
 use mayfly_base::{Clock, ErrorCode, Namespace, SystemClock};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_storage::{
     CreateIndexesOptions, FedDocument, FeedFiles, Index, IndexSelector, NewSearchIndex, ReadView,
-    RenameTarget, Store, StoreOptions, ValidateOptions, whole_range,
+    RenameTarget, SearchIndex, SearchSelector, Store, StoreOptions, ValidateOptions, whole_range,
 };
 use mayfly_value::bson::{Document, doc};
-use mayfly_value::{DocBuf, RawValue};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
 use mayfly_work::{OpCtx, OpRegistry};
 
 use super::*;
@@ -199,8 +200,8 @@ async fn a_check_finds_what_search_indexes_lack_and_have_too_much() {
     // One is lost, one is of another time, one does not exist, and one has no vector.
     let key = |id: i32| collection.id_key(RawValue::Int32(id)).to_vec();
     let document = definition(doc! { "v": [1.0, 1.0] });
-    let put = |id| FedDocument { id_key: key(id).into(), document: Some((7, document.clone())) };
-    let damage = [FedDocument { id_key: key(3).into(), document: None }, put(4), put(77), put(9)];
+    let put = |id| FedDocument { id_key: key(id), document: Some((7, document.clone())) };
+    let damage = [FedDocument { id_key: key(3), document: None }, put(4), put(77), put(9)];
     for index in collection.search_indexes().iter() {
         let open = index.versions[0].files.get::<OpenSearch>().unwrap();
         let files = crate::search::Followed { open: &open, now_micros: 0 };
@@ -209,4 +210,39 @@ async fn a_check_finds_what_search_indexes_lack_and_have_too_much() {
     let words = CheckedSearch { missing: 1, extra: 1, outdated: 2, ..sound("words", 10) };
     let vectors = CheckedSearch { missing: 1, extra: 2, outdated: 1, ..sound("vectors", 9) };
     assert_eq!(check(), [words, vectors]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_op_ends_the_build_of_a_search_index_until_its_next_definition() {
+    let f = open(Arc::new(MemoryEngine::new()));
+    f.insert("d.c", &doc! { "_id": 1, "a": "red pen" });
+    // No step does anything before the unlock.
+    f.store().fsync_lock.lock(&f.op).unwrap();
+    let definition = |dynamic| DocBuf::from_bson(&doc! { "mappings": { "dynamic": dynamic } });
+    let new = NewSearchIndex {
+        name: "words".to_owned(),
+        kind: "search".to_owned(),
+        definition: definition(true),
+    };
+    f.store().create_search_indexes(&ns("d.c"), &[new]).unwrap();
+    let builds = || {
+        let ops = f.service.ops.list();
+        let builds = ops.into_iter().filter(|op| &*op.info().desc == "SearchIndexBuild");
+        builds.collect::<Vec<_>>()
+    };
+    wait_until("the build begins", || !builds().is_empty());
+    let info = builds()[0].info();
+    let command = RawDoc::new(&info.command).unwrap();
+    assert_eq!(command.get("createSearchIndexes"), Some(RawValue::String("c")));
+    assert_eq!(info.ns, "d.c");
+    builds()[0].kill(ErrorCode::Interrupted);
+    f.store().fsync_lock.unlock();
+    let collection = f.store().collection(&ReadView::now(), &ns("d.c")).unwrap();
+    let latest = || collection.search_indexes()[0].latest().unwrap().clone();
+    wait_until("the build ends", || latest().failure().is_some() && builds().is_empty());
+    assert!(!latest().is_ready());
+    let (by, check) = (SearchSelector::Name("words"), |_: &SearchIndex| Ok(()));
+    f.store().update_search_index(&ns("d.c"), by, &definition(false), check).unwrap();
+    wait_until("the next definition is ready", || latest().is_ready() && builds().is_empty());
+    assert_eq!(latest().failure(), None);
 }

@@ -328,6 +328,11 @@ impl Collection {
         }
     }
 
+    /// The recorded number of documents, which may be wrong for a while after a crash.
+    pub fn recorded_documents(&self) -> i64 {
+        self.counts.documents.load(Ordering::Acquire)
+    }
+
     /// Options as `listCollections` shows them.
     pub fn options(&self) -> DocBuf {
         self.now().options.clone()
