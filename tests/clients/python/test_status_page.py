@@ -250,6 +250,16 @@ def test_expiry_that_is_suspended(browser, tmp_path):
             shown.check()
 
 
+def test_search_indexes_are_a_part_of_the_disk(browser, tmp_path):
+    with server(tmp_path / "data", "--http", "127.0.0.1:0") as one:
+        one.client.shop.notes.insert_many([{"text": f"word{at} of the text"} for at in range(1000)])
+        one.client.shop.command({"createSearchIndexes": "notes", "indexes": [{"definition": {"mappings": {"dynamic": True}}}]})
+        until(lambda: one.client.admin.command("serverStatus")["search"]["fileBytes"] > 0)
+        with Page(browser) as shown:
+            page = shown.open(url(one))
+            expect(page.locator("#disk tbody tr", has_text="Search indexes")).to_have_count(1)
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount file systems")
 def test_a_disk_that_is_full(browser, tmp_path):
     with disk(tmp_path / "disk", 400), server(tmp_path / "disk" / "data", "--http", "127.0.0.1:0") as one:

@@ -238,13 +238,14 @@
   };
 
   // --- disk ---
-  const uses = ({ engine, disk }) => {
+  const uses = ({ engine, disk, search }) => {
     const size = (...names) => names.reduce((all, name) => all + ((engine.keyspaces && engine.keyspaces[name] && engine.keyspaces[name].bytes) || 0), 0);
     const known = [["Records", size("record")], ["Indexes", size("index")], ["Operation log", size("oplog")], ["Kept for the log", size("kept")],
       ["Write-ahead log", engine.writeAheadLogBytes || 0],
       ["Temporary files", ((disk.scratch && disk.scratch.usedBytes) || 0) + (engine.scratchBytes || 0)]];
     const sum = known.reduce((all, [, bytes]) => all + bytes, 0);
-    known.push(["Other data", Math.max(0, (engine.totalBytes || 0) - (engine.reserveBytes || 0) - sum)]);
+    known.push(["Other data", Math.max(0, (engine.totalBytes || 0) - (engine.reserveBytes || 0) - sum)],
+      ["Search indexes", (search && search.fileBytes) || 0]);
     return known.filter(([, bytes]) => bytes > 0);
   };
   M.showDisk = (data) => {

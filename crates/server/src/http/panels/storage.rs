@@ -26,7 +26,8 @@ pub(super) fn disk(_: &Site, _: &Peer, reader: &Reader, _: &Place) -> Result<Val
         Some(RawValue::Document(section)) => object(section),
         _ => Value::Null,
     };
-    Ok(json!({ "engine": of("storageEngine"), "disk": of("diskSpace") }))
+    let (engine, disk, search) = (of("storageEngine"), of("diskSpace"), of("search"));
+    Ok(json!({ "engine": engine, "disk": disk, "search": search }))
 }
 
 /// The largest collections, and indexes that no plan has used since the start.

@@ -62,7 +62,7 @@ pub(super) const ROWS: &[Figure] = &[
     gauge(
         "storageEngine.totalBytes",
         "mayflydb_storage_folder_bytes",
-        "Space of all files of the storage engine: the sum of the following parts.",
+        "Space of all files of the storage engine: the sum of the following parts. Files of search indexes are not among them.",
     )
     .bytes()
     .each(|r, out| of_files(r, out, |files| long(files.bytes() + r.engine().disk_bytes))),
