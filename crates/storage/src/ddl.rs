@@ -47,6 +47,7 @@ pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
 pub(crate) use rebuild::Replaced;
 pub use rename::{RenameTarget, TempMark};
 pub use replace::Replacement;
+pub(crate) use search::LOGGED_SEARCH;
 pub use search::{NewSearchIndex, SearchSelector};
 use sparing::{OpenTransactions, options_endanger};
 

@@ -1,15 +1,19 @@
 //! Changes of search indexes: create, update, drop. The caller has checked the definitions.
 //!
-//! The changes are not in the operation log: like the reference, replicas and restores of the log
-//! do not get search indexes by it.
+//! A change is an entry without an operation in the operation log, which clients of the log pass
+//! over: it has the search indexes of the collection after the change, and a replay makes these.
+//!
+//! ```text
+//! { op: "n", ns: "db.c", ui: ..., o: { searchIndexes: [ { id, name, type, definition } ... ] } }
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{Guard, Keyspace, Txn};
-use mayfly_value::DocBuf;
 use mayfly_value::bson::oid::ObjectId;
+use mayfly_value::{DocBuf, DocBuilder};
 
 use super::build::is_internal;
 use crate::Store;
@@ -17,6 +21,7 @@ use crate::catalog::{
     Collection, Definition, SearchIndex, SearchIndexes, SearchVersion, encode_search,
 };
 use crate::isolation::ReadView;
+use crate::oplog::{LoggedObject, OplogBatch};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::record::storable::check_bytes;
@@ -56,6 +61,33 @@ impl SearchSelector<'_> {
         };
         Error::new(ErrorCode::IndexNotFound, text)
     }
+}
+
+/// The field of an entry without an operation that has the search indexes of its collection.
+pub(crate) const LOGGED_SEARCH: &str = "searchIndexes";
+
+/// What a change of search indexes concerns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SearchChange {
+    /// Their definitions, which are in the log.
+    Definitions,
+    /// Only the state of their files.
+    State,
+}
+
+/// Adds the search indexes of a collection to the log.
+fn log_search(oplog: &mut OplogBatch, collection: &Collection, list: &[Arc<SearchIndex>]) {
+    let mut note = DocBuilder::new();
+    note.start_array(LOGGED_SEARCH);
+    for index in list {
+        let Some(latest) = index.latest() else { continue };
+        note.push_document().append("id", index.id.as_str()).append("name", index.name.as_str());
+        note.append("type", index.kind.as_str()).append("definition", &latest.definition).end();
+    }
+    note.end();
+    let ns = collection.namespace();
+    let object = LoggedObject { ns: ns.as_str(), uuid: collection.uuid() };
+    oplog.note_about(object, note.finish().as_doc());
 }
 
 /// Writes the row of a collection's search indexes.
@@ -121,13 +153,28 @@ impl Store {
             );
             return Err(Error::new(ErrorCode::IndexAlreadyExists, text));
         }
-        let now_ms = self.clock.now_ms();
-        let id = ObjectId::from_bytes(mayfly_value::new_object_id(now_ms)).to_hex();
-        let version = SearchVersion::new(self.new_id()?, 0, now_ms, new.definition.clone());
-        let (name, kind) = (new.name.clone(), new.kind.clone());
-        let versions = vec![Arc::new(version)];
-        list.push(Arc::new(SearchIndex { id: id.clone(), name, kind, versions }));
+        let id = ObjectId::from_bytes(mayfly_value::new_object_id(self.clock.now_ms())).to_hex();
+        list.push(Arc::new(self.new_search_index(id.clone(), new)?));
         Ok(id)
+    }
+
+    fn new_search_index(&self, id: String, new: &NewSearchIndex) -> Result<SearchIndex> {
+        let (name, kind, definition) = (new.name.clone(), new.kind.clone(), new.definition.clone());
+        let version = SearchVersion::new(self.new_id()?, 0, self.clock.now_ms(), definition);
+        Ok(SearchIndex { id, name, kind, versions: vec![Arc::new(version)] })
+    }
+
+    /// An index with a further definition. The present one serves searches until that one is ready.
+    fn with_definition(&self, found: &SearchIndex, definition: &DocBuf) -> Result<SearchIndex> {
+        let number = found.latest().map_or(0, |version| version.number + 1);
+        let version =
+            SearchVersion::new(self.new_id()?, number, self.clock.now_ms(), definition.clone());
+        let mut changed = found.clone();
+        changed
+            .versions
+            .retain(|version| found.serving().is_some_and(|serving| serving.file == version.file));
+        changed.versions.push(Arc::new(version));
+        Ok(changed)
     }
 
     /// Replaces the definition of a search index. The present one serves searches until the new one
@@ -150,15 +197,7 @@ impl Store {
             if latest.is_some_and(|version| version.definition == *definition) {
                 return Ok(());
             }
-            let number = latest.map_or(0, |version| version.number + 1);
-            let version =
-                SearchVersion::new(self.new_id()?, number, self.clock.now_ms(), definition.clone());
-            let mut changed = SearchIndex::clone(found);
-            changed.versions.retain(|version| {
-                found.serving().is_some_and(|serving| serving.file == version.file)
-            });
-            changed.versions.push(Arc::new(version));
-            *found = Arc::new(changed);
+            *found = Arc::new(self.with_definition(found, definition)?);
             Ok(())
         })
     }
@@ -175,6 +214,32 @@ impl Store {
                 true => Ok(()),
                 false => Err(selector.not_found()),
             }
+        })
+    }
+
+    /// Makes the search indexes of a collection those of an entry of the log: pairs of the id that
+    /// clients see, and the index. Those that exist with the same definition keep their files.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn replay_search(
+        &self,
+        collection: &Collection,
+        wanted: &[(String, NewSearchIndex)],
+    ) -> Result<()> {
+        self.change_search(&collection.namespace(), |list| {
+            let made = |(id, new): &(String, NewSearchIndex)| {
+                let found = list.iter().find(|index| index.id == *id && index.kind == new.kind);
+                match found.map(|found| (found, found.latest())) {
+                    Some((found, Some(latest))) if latest.definition == new.definition => {
+                        Ok(found.clone())
+                    }
+                    Some((found, _)) => Ok(Arc::new(self.with_definition(found, &new.definition)?)),
+                    None => Ok(Arc::new(self.new_search_index(id.clone(), new)?)),
+                }
+            };
+            *list = wanted.iter().map(made).collect::<Result<_>>()?;
+            Ok(())
         })
     }
 
@@ -201,7 +266,7 @@ impl Store {
         }
         // The row is written with the mark.
         version.ready.store(true, Ordering::Release);
-        let stored = self.install_search(collection, list);
+        let stored = self.install_search(collection, list, SearchChange::State);
         if stored.is_err() {
             version.ready.store(false, Ordering::Release);
         }
@@ -224,12 +289,17 @@ impl Store {
         let result = change(&mut list)?;
         // From now on the log's cuts and the follower look for indexes.
         self.catalog.may_be_log_fed.store(true, Ordering::Release);
-        self.install_search(&collection, list)?;
+        self.install_search(&collection, list, SearchChange::Definitions)?;
         Ok(result)
     }
 
     /// Writes and publishes search indexes. The caller holds the catalog's lock.
-    fn install_search(&self, collection: &Collection, list: Vec<Arc<SearchIndex>>) -> Result<()> {
+    fn install_search(
+        &self,
+        collection: &Collection,
+        list: Vec<Arc<SearchIndex>>,
+        change: SearchChange,
+    ) -> Result<()> {
         let ns = collection.namespace();
         // Plans and writes do not depend on search indexes; the follower waits for this change.
         let _definition = self.definitions.changing(&ns, Definition::Building);
@@ -238,8 +308,11 @@ impl Store {
         };
         let gone: Vec<_> =
             collection.search.versions().into_iter().filter(|it| !kept(it)).collect();
-        self.change(|txn, _| {
+        self.change(|txn, oplog| {
             put_search(txn, collection, &list)?;
+            if change == SearchChange::Definitions {
+                log_search(oplog, collection, &list);
+            }
             delete_positions(txn, gone.iter().cloned())
         })?;
         collection.search.install(list);
@@ -263,7 +336,10 @@ impl Store {
             Ok(Arc::new(index))
         };
         let list = from.search.all().iter().map(inherited).collect::<Result<Vec<_>>>()?;
-        self.change(|txn, _| put_search(txn, to, &list))?;
+        self.change(|txn, oplog| {
+            log_search(oplog, to, &list);
+            put_search(txn, to, &list)
+        })?;
         to.search.install(list);
         Ok(())
     }

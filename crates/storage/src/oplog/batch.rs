@@ -365,15 +365,15 @@ impl OplogBatch {
 
     /// Adds an entry without an operation, with a client's document.
     pub(crate) fn note_document(&mut self, note: RawDoc<'_>) {
-        self.add(
-            "n",
-            LoggedObject { ns: "", uuid: [0; 16] },
-            note.as_bytes().len(),
-            None,
-            |entry| {
-                entry.append("o", note);
-            },
-        );
+        self.note_about(LoggedObject { ns: "", uuid: [0; 16] }, note);
+    }
+
+    /// Adds an entry without an operation that concerns a collection. Clients of the log pass over
+    /// it.
+    pub(crate) fn note_about(&mut self, object: LoggedObject<'_>, note: RawDoc<'_>) {
+        self.add("n", object, note.as_bytes().len(), None, |entry| {
+            entry.append("o", note);
+        });
     }
 
     /// Completes the entry, the only one of its commit.

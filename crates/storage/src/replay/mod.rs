@@ -10,7 +10,8 @@
 //!    ([`catalog_key::REPLAYED`]). After a crash the replay goes on after that position.
 //! 3. A command contains the catalog document of its collection after the command. The replay makes
 //!    the collection as that document says ([`definition`]). This can be repeated, but not after
-//!    later entries: the position is stored after it, too.
+//!    later entries: the position is stored after it, too. The same holds for an entry about the
+//!    search indexes of a collection.
 //!
 //! Nothing expires meanwhile: the store has no background threads.
 
@@ -127,22 +128,38 @@ impl Replay {
     fn apply_operations(&mut self, operations: &[Operation<'_>], timestamp: u64) -> Result<()> {
         let mut rest = operations;
         while let Some(first) = rest.first() {
-            if let Change::Definition { command, definition } = &first.change {
-                self.known.clear();
-                self.define(first, *command, *definition)?;
-                rest = &rest[1..];
-                if rest.is_empty() {
-                    self.store_position(timestamp)?;
+            match &first.change {
+                Change::Document { .. } => {}
+                Change::Definition { .. } | Change::SearchIndexes(_) => {
+                    self.known.clear();
+                    self.redefine(first)?;
+                    rest = &rest[1..];
+                    if rest.is_empty() {
+                        self.store_position(timestamp)?;
+                    }
+                    continue;
                 }
-                continue;
             }
-            let is_definition = |it: &Operation<'_>| matches!(it.change, Change::Definition { .. });
-            let end = rest.iter().position(is_definition).unwrap_or(rest.len());
+            let is_document = |it: &Operation<'_>| matches!(it.change, Change::Document { .. });
+            let end = rest.iter().position(|it| !is_document(it)).unwrap_or(rest.len());
             let (group, later) = rest.split_at(end);
             self.write(group, later.is_empty().then_some(timestamp))?;
             rest = later;
         }
         Ok(())
+    }
+
+    fn redefine(&mut self, operation: &Operation<'_>) -> Result<()> {
+        match &operation.change {
+            Change::Document { .. } => Ok(()),
+            Change::Definition { command, definition } => {
+                self.define(operation, *command, *definition)
+            }
+            Change::SearchIndexes(indexes) => {
+                let collection = self.collection(operation)?;
+                self.store.replay_search(&collection, indexes)
+            }
+        }
     }
 
     /// Writes documents in one unit, with the position after it.

@@ -3,6 +3,7 @@
 use mayfly_base::{Error, Result};
 use mayfly_value::{RawDoc, RawValue};
 
+use crate::ddl::{LOGGED_SEARCH, NewSearchIndex};
 use crate::oplog::DEFINITION;
 use crate::write::ReplayedChange;
 
@@ -26,9 +27,11 @@ pub(super) enum Change<'e> {
         command: RawDoc<'e>,
         definition: Option<RawDoc<'e>>,
     },
+    /// The search indexes of the collection after a change of one, with the ids that clients see.
+    SearchIndexes(Vec<(String, NewSearchIndex)>),
 }
 
-/// Appends the operations of an entry. A note has none.
+/// Appends the operations of an entry. A note has none, except for one about search indexes.
 ///
 /// # Errors
 /// 9 FailedToParse.
@@ -53,7 +56,10 @@ fn malformed(what: &str) -> Error {
 
 fn parse(item: RawDoc<'_>) -> Result<Option<Operation<'_>>> {
     let kind = item.get("op").and_then(RawValue::as_str).ok_or_else(|| malformed("the type"))?;
-    if kind == "n" {
+    let is_note = kind == "n";
+    let searches = || item.get("o")?.as_document()?.get(LOGGED_SEARCH)?.as_array();
+    let searches = if is_note && item.get("ui").is_some() { searches() } else { None };
+    if is_note && searches.is_none() {
         return Ok(None);
     }
     let ns = item.get("ns").and_then(RawValue::as_str).ok_or_else(|| malformed("the namespace"))?;
@@ -66,14 +72,19 @@ fn parse(item: RawDoc<'_>) -> Result<Option<Operation<'_>>> {
         }
         Some(_) => return Err(malformed("the UUID")),
     };
-    let change = match kind {
-        "c" => {
+    let change = match (kind, searches) {
+        (_, Some(list)) => {
+            let indexes = list.iter().map(|item| search_index(item.value()));
+            let indexes = indexes.collect::<Option<_>>();
+            Change::SearchIndexes(indexes.ok_or_else(|| malformed("a search index"))?)
+        }
+        ("c", _) => {
             let definition = item.get(DEFINITION).and_then(RawValue::as_document);
             Change::Definition { command: object, definition }
         }
-        "i" => of_document(object, ReplayedChange::Put(object))?,
-        "d" => of_document(object, ReplayedChange::Remove)?,
-        "u" => {
+        ("i", _) => of_document(object, ReplayedChange::Put(object))?,
+        ("d", _) => of_document(object, ReplayedChange::Remove)?,
+        ("u", _) => {
             let target = item.get("o2").and_then(RawValue::as_document);
             let target = target.ok_or_else(|| malformed("the target"))?;
             let delta = object.get("diff").and_then(RawValue::as_document);
@@ -83,9 +94,16 @@ fn parse(item: RawDoc<'_>) -> Result<Option<Operation<'_>>> {
                 delta.map_or(ReplayedChange::Replacement(object), ReplayedChange::Delta),
             )?
         }
-        other => return Err(malformed(&format!("the type '{other}'"))),
+        (other, _) => return Err(malformed(&format!("the type '{other}'"))),
     };
     Ok(Some(Operation { ns, uuid, change }))
+}
+
+fn search_index(item: RawValue<'_>) -> Option<(String, NewSearchIndex)> {
+    let item = item.as_document()?;
+    let text = |name| Some(item.get(name)?.as_str()?.to_owned());
+    let definition = item.get("definition")?.as_document()?.to_owned();
+    Some((text("id")?, NewSearchIndex { name: text("name")?, kind: text("type")?, definition }))
 }
 
 fn of_document<'e>(named: RawDoc<'e>, change: ReplayedChange<'e>) -> Result<Change<'e>> {

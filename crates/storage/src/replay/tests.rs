@@ -11,8 +11,8 @@ use mayfly_value::bson::{DateTime, Document, doc};
 use super::*;
 use crate::testing::{self, Fixture, NOW, fixture, ns};
 use crate::{
-    CollModChange, Direction, IndexSelector, NewExpireAfter, OpenTransaction, ScanLimit,
-    TransactionOwner, UpdateStyle, whole_range,
+    CollModChange, Direction, IndexSelector, NewExpireAfter, NewSearchIndex, OpenTransaction,
+    ScanLimit, SearchSelector, TransactionOwner, UpdateStyle, whole_range,
 };
 
 /// No filters of partial indexes and validators.
@@ -21,7 +21,7 @@ fn filters() -> Arc<dyn FilterCompiler> {
 }
 
 /// A collection: name, options, definitions of indexes, and documents with the times of their last
-/// change, in the order of their keys.
+/// change, in the order of their keys. Search indexes are among the indexes.
 type Shown = (String, DocBuf, Vec<DocBuf>, Vec<(i64, DocBuf)>);
 /// The collections of a store by UUID.
 type ShownStore = BTreeMap<[u8; 16], Shown>;
@@ -34,6 +34,12 @@ fn shown(store: &Store) -> ShownStore {
             .iter()
             .map(|index| index.spec.document().to_owned())
             .collect();
+        indexes.extend(collection.search_indexes().iter().map(|index| {
+            let definition = index.latest().unwrap().definition.as_bytes();
+            let definition = Document::from_reader(definition).unwrap();
+            let (id, name, kind) = (&index.id, &index.name, &index.kind);
+            DocBuf::from_bson(&doc! { "s": [id, name, kind], "definition": definition })
+        }));
         indexes.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
         let mut documents = Vec::new();
         let (whole, forward) = (whole_range(), Direction::Forward);
@@ -195,7 +201,7 @@ impl Source {
         let plain = ["d.a", "d.b", "e.a"];
         let name = plain[rand::random_range(0..3)];
         let store = self.fixture.store.clone();
-        match rand::random_range(0..18) {
+        match rand::random_range(0..20) {
             0..=3 => {
                 let documents = self.documents(rand::random_range(1..12));
                 self.insert(&ReadView::now(), name, &documents);
@@ -227,10 +233,29 @@ impl Source {
                 let documents = self.documents(3);
                 self.insert(&ReadView::now(), "e.b", &documents);
             }
+            18 | 19 => self.search(name),
             17 if rand::random_range(0..6) == 0 => drop(store.drop_database("e").unwrap()),
             _ => self
                 .create("d.k", doc! { "clusteredIndex": { "key": { "_id": 1 }, "unique": true } }),
         }
+    }
+
+    /// Creates, updates or drops a search index.
+    fn search(&self, name: &str) {
+        let (store, ns) = (&self.fixture.store, ns(name));
+        let index = ["x", "y"][rand::random_range(0..2)];
+        let definition = DocBuf::from_bson(&doc! { "number": rand::random_range(0..3) });
+        let selector = SearchSelector::Name(index);
+        // The collection or the index may not exist.
+        let _ = match rand::random_range(0..4) {
+            0 | 1 => {
+                let (name, kind) = (index.to_owned(), "search".to_owned());
+                let new = NewSearchIndex { name, kind, definition };
+                store.create_search_indexes(&ns, &[new]).map(drop)
+            }
+            2 => store.update_search_index(&ns, selector, &definition, |_| Ok(())),
+            _ => store.drop_search_index(&ns, selector),
+        };
     }
 
     /// Replaces a collection as `$out` does.
