@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_search::{Change, Definition, Index, IndexError};
 use mayfly_storage::{FedDocument, FeedFiles, SearchVersion};
+use mayfly_work::memory;
 
 use super::{SearchIndexes, index_kind};
 
@@ -17,13 +18,16 @@ const NOTHING: i64 = i64::MAX;
 /// How long changes are only in memory, in microseconds.
 const COMMIT_AFTER_MICROS: i64 = 5_000_000;
 
+/// Changes of fewer bytes are not committed early when the process is short of memory.
+const LEAST_BYTES_OF_EARLY_COMMIT: u64 = 1 << 20;
+
 /// Open files, attached to their [`SearchVersion`].
 pub(crate) struct OpenSearch {
     pub(crate) index: Index,
     pub(crate) definition: Arc<Definition>,
     /// When the oldest change that is only in memory was applied, on the monotonic clock.
     uncommitted_since: AtomicI64,
-    /// Whether the part in memory has reached its limit.
+    /// Whether the part in memory has reached its limit, or the process is short of memory.
     is_full: AtomicBool,
     /// Whether segments were written since the last merge.
     pub(crate) wants_merge: AtomicBool,
@@ -171,7 +175,10 @@ impl FeedFiles for Followed<'_> {
     fn apply(&self, documents: &[FedDocument]) -> Result<()> {
         let changes: Vec<Change<'_>> = documents.iter().map(change).collect();
         self.open.uncommitted_since.fetch_min(self.now_micros, Ordering::AcqRel);
-        if self.open.index.apply(&changes) {
+        let is_full = self.open.index.apply(&changes)
+            || memory::is_short()
+                && self.open.index.sizes().memory_bytes >= LEAST_BYTES_OF_EARLY_COMMIT;
+        if is_full {
             self.open.is_full.store(true, Ordering::Release);
         }
         Ok(())
