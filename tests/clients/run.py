@@ -343,8 +343,8 @@ class Python(Suite):
         return super().counts(lines[-1] if lines else "")
 
 
-class LangChain(Python):
-    """The stores of LangChain, which search vectors and texts."""
+class Stores(Python):
+    """Stores of frameworks, which search vectors and texts."""
 
     def command(self):
         return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"], {}
@@ -522,8 +522,8 @@ class Ruby(Suite):
 
 
 KINDS = {
-    "python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": LangChain, "java-3": Java3,
-    "java-4": Java4, "node-3": OldNode, "php": Php, "ruby": Ruby,
+    "python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": Stores,
+    "llamaindex": Stores, "java-3": Java3, "java-4": Java4, "node-3": OldNode, "php": Php, "ruby": Ruby,
 }
 
 
