@@ -1,0 +1,188 @@
+package mayfly;
+
+import static com.mongodb.client.model.Aggregates.addFields;
+import static com.mongodb.client.model.Aggregates.limit;
+import static com.mongodb.client.model.Aggregates.project;
+import static com.mongodb.client.model.Aggregates.search;
+import static com.mongodb.client.model.Aggregates.searchMeta;
+import static com.mongodb.client.model.Aggregates.vectorSearch;
+import static com.mongodb.client.model.Projections.computed;
+import static com.mongodb.client.model.Projections.fields;
+import static com.mongodb.client.model.Projections.include;
+import static com.mongodb.client.model.Projections.metaSearchHighlights;
+import static com.mongodb.client.model.Projections.metaSearchScore;
+import static com.mongodb.client.model.Projections.metaVectorSearchScore;
+import static com.mongodb.client.model.search.SearchPath.fieldPath;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.MongoCommandException;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoClients;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.MongoDatabase;
+import com.mongodb.client.model.Field;
+import com.mongodb.client.model.Filters;
+import com.mongodb.client.model.SearchIndexModel;
+import com.mongodb.client.model.SearchIndexType;
+import com.mongodb.client.model.search.SearchCollector;
+import com.mongodb.client.model.search.SearchCount;
+import com.mongodb.client.model.search.SearchFacet;
+import com.mongodb.client.model.search.SearchHighlight;
+import com.mongodb.client.model.search.SearchOperator;
+import com.mongodb.client.model.search.SearchOptions;
+import com.mongodb.client.model.search.SearchScore;
+import com.mongodb.client.model.search.VectorSearchOptions;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.bson.BinaryVector;
+import org.bson.Document;
+import org.bson.conversions.Bson;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Search indexes and the stages of search through the driver's own builders. */
+class SearchTest {
+    private static final long PATIENCE_NANOS = 60_000_000_000L;
+    private static final Document TEXT = Document.parse(
+            "{mappings: {dynamic: false, fields: {title: {type: 'string'}, kind: {type: 'stringFacet'}}}}");
+    private static final Document VECTOR = Document.parse("{fields: ["
+            + "{type: 'vector', path: 'v', numDimensions: 3, similarity: 'euclidean'}, {type: 'filter', path: 'kind'}]}");
+
+    private MongoClient client;
+    private MongoDatabase database;
+    private MongoCollection<Document> notes;
+
+    @BeforeEach
+    void connect() throws InterruptedException {
+        client = MongoClients.create(System.getenv("MONGODB_URI"));
+        database = client.getDatabase("clients_java_search");
+        database.drop();
+        notes = database.getCollection("notes");
+        notes.insertMany(List.of(
+                note(1, "a red pen", "thing", 1, 0, 0),
+                note(2, "blue ink", "stuff", 0, 1, 0),
+                note(3, "a pen and another pen", "thing", 0, 0, 1)));
+        var near = new SearchIndexModel("near", VECTOR, SearchIndexType.vectorSearch());
+        assertEquals(List.of("words", "near"), notes.createSearchIndexes(List.of(new SearchIndexModel("words", TEXT), near)));
+        ready(2);
+    }
+
+    @AfterEach
+    void disconnect() {
+        database.drop();
+        client.close();
+    }
+
+    private static Document note(int id, String title, String kind, double... vector) {
+        List<Double> numbers = Arrays.stream(vector).boxed().toList();
+        return new Document("_id", id).append("title", title).append("kind", kind).append("v", numbers);
+    }
+
+    private List<Document> ready(int count) throws InterruptedException {
+        long deadline = System.nanoTime() + PATIENCE_NANOS;
+        while (true) {
+            List<Document> indexes = notes.listSearchIndexes().into(new ArrayList<>());
+            assertEquals(count, indexes.size());
+            if (indexes.stream().allMatch(i -> i.getBoolean("queryable") && "READY".equals(i.getString("status")))) {
+                return indexes;
+            }
+            assertTrue(System.nanoTime() < deadline, "an index is not ready");
+            Thread.sleep(10);
+        }
+    }
+
+    private List<Document> all(Bson... stages) {
+        return notes.aggregate(List.of(stages)).into(new ArrayList<>());
+    }
+
+    private List<Integer> ids(Bson... stages) {
+        return all(stages).stream().map(document -> document.getInteger("_id")).toList();
+    }
+
+    private static Bson words(String query) {
+        return search(SearchOperator.text(fieldPath("title"), query), SearchOptions.searchOptions().index("words"));
+    }
+
+    @Test
+    void lifeOfAnIndex() throws InterruptedException {
+        List<Document> indexes = ready(2);
+        assertEquals(List.of("words", "near"), indexes.stream().map(index -> index.getString("name")).toList());
+        assertEquals(List.of("search", "vectorSearch"), indexes.stream().map(index -> index.getString("type")).toList());
+        assertEquals(List.of(TEXT, VECTOR), indexes.stream().map(index -> index.get("latestDefinition")).toList());
+        assertEquals("near", notes.listSearchIndexes().name("near").first().getString("name"));
+
+        assertEquals(List.of(), ids(words("pens")));
+        notes.updateSearchIndex("words", new Document(TEXT).append("analyzer", "lucene.english"));
+        assertEquals(1L, ready(2).get(0).get("latestDefinitionVersion", Document.class).get("version", Number.class).longValue());
+        assertEquals(List.of(3, 1), ids(words("pens")));
+
+        notes.dropSearchIndex("words");
+        assertEquals(List.of(indexes.get(1)), ready(1));
+        assertEquals(List.of(), ids(words("pens")));
+        assertEquals(27, assertThrows(MongoCommandException.class, () -> notes.dropSearchIndex("words")).getCode());
+        assertEquals("default", notes.createSearchIndex(Document.parse("{mappings: {dynamic: true}}")));
+        assertEquals("words", notes.createSearchIndex("words", TEXT));
+        ready(3);
+        assertEquals(List.of(3, 1), ids(words("pen")));
+    }
+
+    @Test
+    void texts() {
+        List<Document> found = all(words("pen"), project(metaSearchScore("score")));
+        assertEquals(List.of(3, 1), found.stream().map(document -> document.getInteger("_id")).toList());
+        assertTrue(found.get(0).getDouble("score") > found.get(1).getDouble("score"), found.toString());
+
+        SearchOptions options = SearchOptions.searchOptions().index("words")
+                .highlight(SearchHighlight.paths(fieldPath("title"))).count(SearchCount.total());
+        var operator = SearchOperator.compound()
+                .must(List.of(SearchOperator.text(fieldPath("title"), "pen").score(SearchScore.constant(2))))
+                .mustNot(List.of(SearchOperator.text(fieldPath("title"), "red")));
+        Document marked = new Document("value", "pen").append("type", "hit");
+        List<Document> chosen = all(search(operator, options),
+                project(fields(include("title"), metaSearchScore("score"), metaSearchHighlights("marks"))));
+        assertEquals(1, chosen.size());
+        assertEquals(2.0, chosen.get(0).getDouble("score"));
+        List<Document> texts = chosen.get(0).getList("marks", Document.class).get(0).getList("texts", Document.class);
+        assertEquals(2, texts.stream().filter(marked::equals).count());
+        assertEquals(List.of(new Document("_id", 3).append("all", 2L)),
+                all(words("pen"), limit(1), project(computed("all", "$$SEARCH_META.count.lowerBound"))));
+    }
+
+    @Test
+    void counts() {
+        Document total = new Document("count", new Document("total", 2L));
+        assertEquals(List.of(total), all(searchMeta(SearchOperator.text(fieldPath("title"), "pen"),
+                SearchOptions.searchOptions().index("words").count(SearchCount.total()))));
+        var kinds = SearchFacet.stringFacet("kinds", fieldPath("kind"));
+        var collector = SearchCollector.facet(SearchOperator.exists(fieldPath("title")), List.of(kinds));
+        List<Document> found = all(searchMeta(collector, SearchOptions.searchOptions().index("words")));
+        List<Document> buckets = List.of(
+                new Document("_id", "thing").append("count", 2L), new Document("_id", "stuff").append("count", 1L));
+        Document facets = new Document("kinds", new Document("buckets", buckets));
+        assertEquals(List.of(new Document("count", new Document("lowerBound", 3L)).append("facet", facets)), found);
+    }
+
+    @Test
+    void vectors() {
+        // The score by euclidean distance is 1 / (1 + its square).
+        List<Document> found = all(
+                vectorSearch(fieldPath("v"), List.of(0.0, 1.0, 0.5), "near", 3, VectorSearchOptions.approximateVectorSearchOptions(10)),
+                project(metaVectorSearchScore("score")));
+        List<Double> distances = List.of(0.25, 1.25, 2.25);
+        List<Integer> order = List.of(2, 3, 1);
+        assertEquals(3, found.size());
+        for (int i = 0; i < 3; i++) {
+            assertEquals(order.get(i), found.get(i).getInteger("_id"));
+            assertEquals(1 / (1 + distances.get(i)), found.get(i).getDouble("score"), 1e-6);
+        }
+        var things = VectorSearchOptions.exactVectorSearchOptions().filter(Filters.eq("kind", "thing"));
+        BinaryVector binary = BinaryVector.floatVector(new float[] {0, 1, 0.5f});
+        assertEquals(List.of(3, 1), ids(vectorSearch(fieldPath("v"), binary, "near", 2, things)));
+        notes.insertOne(note(4, "found at once", "thing", 0, 1, 0.5));
+        assertEquals(List.of(4), ids(vectorSearch(fieldPath("v"), binary, "near", 1, things), addFields(new Field<>("x", 1))));
+    }
+}
