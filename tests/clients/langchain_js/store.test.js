@@ -94,7 +94,8 @@ test('langchain: filters before and after the search', async () => {
   assert.deepEqual(await find({ preFilter: { kind: { $ne: 'place' }, size: { $gt: 1 } } }), ['a blue car', 'a red car']);
   const either = { $or: [{ size: { $in: [1] } }, { $and: [{ kind: { $eq: 'place' } }, { size: { $lte: 5 } }] }] };
   assert.deepEqual(await find({ preFilter: either }), ['the green tree', 'the red pen']);
-  assert.deepEqual(await find({ preFilter: { kind: 'thing' }, postFilterPipeline: [{ $match: { text: /^a / } }] }), ['a blue car', 'a red car']);
+  const both = { preFilter: { kind: 'thing' }, postFilterPipeline: [{ $match: { text: /^a / } }] };
+  assert.deepEqual(await find(both), ['a blue car', 'a red car']);
 });
 
 test('langchain: what was added, replaced and deleted is found at once', async () => {

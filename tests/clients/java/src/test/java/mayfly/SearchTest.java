@@ -169,8 +169,9 @@ class SearchTest {
     @Test
     void vectors() {
         // The score by euclidean distance is 1 / (1 + its square).
+        var approximate = VectorSearchOptions.approximateVectorSearchOptions(10);
         List<Document> found = all(
-                vectorSearch(fieldPath("v"), List.of(0.0, 1.0, 0.5), "near", 3, VectorSearchOptions.approximateVectorSearchOptions(10)),
+                vectorSearch(fieldPath("v"), List.of(0.0, 1.0, 0.5), "near", 3, approximate),
                 project(metaVectorSearchScore("score")));
         List<Double> distances = List.of(0.25, 1.25, 2.25);
         List<Integer> order = List.of(2, 3, 1);
