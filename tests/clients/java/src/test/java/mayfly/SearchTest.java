@@ -26,6 +26,8 @@ import com.mongodb.client.model.Field;
 import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.SearchIndexModel;
 import com.mongodb.client.model.SearchIndexType;
+import com.mongodb.client.model.Updates;
+import com.mongodb.client.model.search.FuzzySearchOptions;
 import com.mongodb.client.model.search.SearchCollector;
 import com.mongodb.client.model.search.SearchCount;
 import com.mongodb.client.model.search.SearchFacet;
@@ -34,12 +36,16 @@ import com.mongodb.client.model.search.SearchOperator;
 import com.mongodb.client.model.search.SearchOptions;
 import com.mongodb.client.model.search.SearchScore;
 import com.mongodb.client.model.search.VectorSearchOptions;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Date;
 import java.util.List;
 import org.bson.BinaryVector;
 import org.bson.Document;
 import org.bson.conversions.Bson;
+import org.bson.types.ObjectId;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -185,5 +191,55 @@ class SearchTest {
         assertEquals(List.of(3, 1), ids(vectorSearch(fieldPath("v"), binary, "near", 2, things)));
         notes.insertOne(note(4, "found at once", "thing", 0, 1, 0.5));
         assertEquals(List.of(4), ids(vectorSearch(fieldPath("v"), binary, "near", 1, things), addFields(new Field<>("x", 1))));
+    }
+
+    private List<Integer> sorted(SearchOperator operator) {
+        SearchOptions options = SearchOptions.searchOptions().index("all");
+        return ids(search(operator, options)).stream().sorted().toList();
+    }
+
+    @Test
+    void operators() throws InterruptedException {
+        ObjectId owner = new ObjectId();
+        Instant start = Instant.parse("2026-01-01T00:00:00Z");
+        for (int id = 1; id <= 3; id++) {
+            notes.updateOne(Filters.eq(id), Updates.combine(
+                    Updates.set("n", id * 1.5), Updates.set("at", Date.from(start.plus(Duration.ofDays(id)))),
+                    Updates.set("flag", id == 2), Updates.set("owner", id == 3 ? null : owner)));
+        }
+        notes.createSearchIndex("all", Document.parse("{mappings: {dynamic: true, fields: {"
+                + "title: [{type: 'string'}, {type: 'autocomplete'}], kind: {type: 'token'}, "
+                + "code: {type: 'string', analyzer: 'lucene.keyword'}, "
+                + "v: {type: 'vector', numDimensions: 3, similarity: 'euclidean'}}}}"));
+        ready(3);
+        notes.updateOne(Filters.eq(2), Updates.set("code", "A-12 x"));
+        var n = fieldPath("n");
+        var at = fieldPath("at");
+        var title = fieldPath("title");
+        assertEquals(List.of(2, 3), sorted(SearchOperator.numberRange(n).gte(3)));
+        assertEquals(List.of(1), sorted(SearchOperator.numberRange(n).gtLt(1, 3)));
+        assertEquals(List.of(2, 3), sorted(SearchOperator.dateRange(at).gt(start.plus(Duration.ofDays(1)))));
+        assertEquals(List.of(1, 3), sorted(SearchOperator.in(n, 1.5, 4.5, 7)));
+        assertEquals(List.of(2), sorted(SearchOperator.equals(fieldPath("flag"), true)));
+        assertEquals(List.of(1, 2), sorted(SearchOperator.equals(fieldPath("owner"), owner)));
+        assertEquals(List.of(3), sorted(SearchOperator.equalsNull(fieldPath("owner"))));
+        assertEquals(List.of(1, 3), sorted(SearchOperator.equals(fieldPath("kind"), "thing")));
+        assertEquals(List.of(2), sorted(SearchOperator.equals(at, start.plus(Duration.ofDays(2)))));
+        assertEquals(List.of(1, 3), sorted(SearchOperator.autocomplete(title, "pe")));
+        assertEquals(List.of(3), sorted(SearchOperator.phrase(title, "another pen")));
+        assertEquals(List.of(3), sorted(SearchOperator.phrase(title, "a another").slop(2)));
+        assertEquals(List.of(2), sorted(SearchOperator.wildcard(fieldPath("code"), "A-?2*")));
+        assertEquals(List.of(2), sorted(SearchOperator.regex(fieldPath("code"), "A-[0-9]+ x")));
+        assertEquals(List.of(2), sorted(SearchOperator.text(title, "blau").fuzzy(FuzzySearchOptions.fuzzySearchOptions().maxEdits(2))));
+        assertEquals(List.of(3), sorted(SearchOperator.vectorSearchExact(fieldPath("v"), List.of(0.0, 0.0, 0.9), 1)));
+
+        SearchOptions options = SearchOptions.searchOptions().index("all");
+        assertEquals(List.of(2, 3, 1), ids(search(SearchOperator.near(3.5, 1, n), options)));
+        assertEquals(List.of(3, 2, 1), ids(search(SearchOperator.near(start.plus(Duration.ofDays(9)), Duration.ofDays(1), at), options)));
+        var either = SearchOperator.compound()
+                .filter(List.of(SearchOperator.exists(title)))
+                .should(List.of(SearchOperator.text(title, "red"), SearchOperator.equals(fieldPath("kind"), "thing")))
+                .minimumShouldMatch(1);
+        assertEquals(List.of(1, 3), ids(search(either, options)));
     }
 }
