@@ -343,11 +343,17 @@ class Python(Suite):
         return super().counts(lines[-1] if lines else "")
 
 
-class LangChain(Python):
-    """The stores of LangChain, which search vectors and texts."""
+class Stores(Python):
+    """Stores of frameworks, which search vectors and texts."""
 
     def command(self):
         return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"], {}
+
+
+class Haystack(Stores):
+    def command(self):
+        # Otherwise it sends statistics of its use.
+        return super().command()[0], {"HAYSTACK_TELEMETRY_ENABLED": "False"}
 
 
 class Npm(Suite):
@@ -393,6 +399,10 @@ class Node(Npm):
 
 class OldNode(Node):
     folder_name = "old_node"
+
+
+class LangChainJs(Node):
+    folder_name = "langchain_js"
 
 
 class Mongosh(Npm):
@@ -478,6 +488,10 @@ class Java4(Java):
     folder_name, properties = "old_java", ("-Ddriver.version=4.0.6",)
 
 
+class SpringAi(Java):
+    folder_name = "spring_ai"
+
+
 class Rust(Suite):
     passed_pattern = r"^test result: .*?(\d+) passed"
     failed_pattern = r"^test result: .*? (\d+) failed"
@@ -522,8 +536,9 @@ class Ruby(Suite):
 
 
 KINDS = {
-    "python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": LangChain, "java-3": Java3,
-    "java-4": Java4, "node-3": OldNode, "php": Php, "ruby": Ruby,
+    "python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": Stores,
+    "langchain-js": LangChainJs, "llamaindex": Stores, "haystack": Haystack, "spring-ai": SpringAi, "mongoose": Node,
+    "java-3": Java3, "java-4": Java4, "node-3": OldNode, "php": Php, "ruby": Ruby,
 }
 
 
@@ -641,10 +656,10 @@ def main() -> int:
     for suite in suites:
         if outcomes[suite.name].failed and suite.log.exists():
             show_log(suite)
-    print(f"{'suite':<10}{'passed':>8}{'failed':>8}{'seconds':>9}")
+    print(f"{'suite':<14}{'passed':>8}{'failed':>8}{'seconds':>9}")
     for suite in suites:
         outcome = outcomes[suite.name]
-        print(f"{suite.name:<10}{outcome.passed:>8}{outcome.failed:>8}{outcome.seconds:>9.1f}  {outcome.why}".rstrip())
+        print(f"{suite.name:<14}{outcome.passed:>8}{outcome.failed:>8}{outcome.seconds:>9.1f}  {outcome.why}".rstrip())
     passed = sum(outcome.passed for outcome in outcomes.values())
     failed = sum(outcome.failed for outcome in outcomes.values())
     print(f"client suites: {passed + failed} run, {passed} passed, {failed} failed, {time.monotonic() - began:.0f} s")

@@ -460,6 +460,7 @@ static const struct {
    {"statement_is_lost", statement_is_lost},
    {"authorization", authorization},
    {"encryption", encryption},
+   {"search", search},
 };
 
 int

@@ -43,6 +43,9 @@ void authorization (void);
 /* Of encryption.c. */
 void encryption (void);
 
+/* Of search.c. */
+void search (void);
+
 /* Of transactions.c. */
 void transaction_is_all_or_nothing (void);
 void loser_of_a_conflict_is_run_again (void);

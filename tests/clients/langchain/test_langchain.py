@@ -1,5 +1,5 @@
-"""The stores of LangChain over this server: vectors, filters, diversity, full text, hybrid searches. Embeddings are a fixed
-function, so that no model and no network is needed."""
+"""The stores of LangChain over this server: vectors, filters, diversity, full text, hybrid searches, a cache of answers, texts
+with their parts. Embeddings are a fixed function, so that no model and no network is needed."""
 
 import hashlib
 import os
@@ -8,9 +8,16 @@ import time
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.outputs import Generation
 from langchain_mongodb import MongoDBAtlasVectorSearch
+from langchain_mongodb.cache import MongoDBAtlasSemanticCache
 from langchain_mongodb.index import create_fulltext_search_index, drop_vector_search_index, update_vector_search_index
-from langchain_mongodb.retrievers import MongoDBAtlasFullTextSearchRetriever, MongoDBAtlasHybridSearchRetriever
+from langchain_mongodb.retrievers import (
+    MongoDBAtlasFullTextSearchRetriever,
+    MongoDBAtlasHybridSearchRetriever,
+    MongoDBAtlasParentDocumentRetriever,
+)
+from langchain_text_splitters import CharacterTextSplitter
 from pymongo import MongoClient
 
 DIMENSIONS = 32
@@ -87,6 +94,42 @@ def test_full_text_and_hybrid_searches(store, collection):
     found = both.invoke("red car")
     assert found[0].page_content == "a red car" and isinstance(found[0], Document)
     assert found[0].metadata["fulltext_score"] > 0 and found[0].metadata["vector_score"] > 0
+
+
+def test_an_answer_to_a_similar_question(collection):
+    settings = {"database_name": collection.database.name, "collection_name": collection.name, "index_name": "near"}
+    settings |= {"score_threshold": 0.9, "auto_create_index": True, "auto_index_timeout": PATIENCE, "dimensions": DIMENSIONS}
+    cache = MongoDBAtlasSemanticCache(os.environ["MONGODB_URI"], Words(), **settings)
+    update_vector_search_index(
+        collection, "near", "embedding", DIMENSIONS, "cosine", filters=["llm_string"], wait_until_complete=PATIENCE
+    )
+    cache.update("the tall red pen", "model", [Generation(text="a pen")])
+    assert cache.lookup("tall red pen", "model") == [Generation(text="a pen")]
+    assert cache.lookup("tall red pen", "other") is None
+    assert cache.lookup("a blue car", "model") is None
+    cache.clear()
+    assert cache.lookup("the tall red pen", "model") is None
+
+
+def test_the_whole_texts_of_parts_that_were_found(collection):
+    retriever = MongoDBAtlasParentDocumentRetriever.from_connection_string(
+        os.environ["MONGODB_URI"],
+        Words(),
+        CharacterTextSplitter(chunk_size=1, chunk_overlap=0, separator=". "),
+        database_name=collection.database.name,
+        collection_name=collection.name,
+        index_name="near",
+        text_key="page_content",
+        dimensions=DIMENSIONS,
+        auto_index_timeout=PATIENCE,
+        search_kwargs={"top_k": 2},
+    )
+    whole = ["the red pen. the red ink", "a blue car. the tall green house"]
+    retriever.add_documents([Document(text) for text in whole])
+    assert collection.count_documents({}) == 6
+    # Both parts that are found are of one text, which is returned once.
+    assert contents(retriever.invoke("red ink")) == whole[:1]
+    assert sorted(contents(retriever.invoke("pen house"))) == sorted(whole)
 
 
 def test_an_index_is_dropped(store, collection):

@@ -1,5 +1,6 @@
 """Search indexes through PyMongo's own helpers: definitions, text, vectors, facets, hybrid searches, expiry."""
 
+import asyncio
 import os
 import threading
 import time
@@ -7,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from bson.binary import Binary, BinaryVectorDtype
-from pymongo import MongoClient
+from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import OperationFailure
 from pymongo.operations import SearchIndexModel
 
@@ -80,6 +81,30 @@ def test_the_life_of_an_index(db):
     assert search(db.d, {"equals": {"path": "title", "value": "book 7"}}) == []
     db.d.drop()
     assert list(db.d.list_search_indexes()) == []
+
+
+def test_the_asynchronous_client(db):
+    async def use():
+        async with AsyncMongoClient(os.environ["MONGODB_URI"]) as client:
+            c = client.search_tests.c
+            await c.insert_many({"_id": n, "title": f"book {n}", "v": [n, 1, 0, 1]} for n in range(10))
+            models = [SearchIndexModel(DYNAMIC, name="t"), SearchIndexModel(VECTOR, name="v", type="vectorSearch")]
+            assert await c.create_search_indexes(models) == ["t", "v"]
+            until_ready(db.c)
+            found = lambda stage: c.aggregate([stage, {"$project": {"_id": 1}}])
+            text = {"$search": {"index": "t", "text": {"path": "title", "query": "7"}}}
+            assert await (await found(text)).to_list() == [{"_id": 7}]
+            near = {"index": "v", "path": "v", "queryVector": [0, 1, 0, 1], "exact": True, "limit": 1}
+            assert await (await found({"$vectorSearch": near})).to_list() == [{"_id": 0}]
+            meta = {"$searchMeta": {"index": "t", "exists": {"path": "title"}, "count": {"type": "total"}}}
+            assert await (await c.aggregate([meta])).to_list() == [{"count": {"total": 10}}]
+            await c.update_search_index("t", {"mappings": {"dynamic": False, "fields": {"title": {"type": "token"}}}})
+            until_ready(db.c)
+            assert await (await found(text)).to_list() == []
+            await c.drop_search_index("t")
+            assert [index["name"] async for index in await c.list_search_indexes()] == ["v"]
+
+    asyncio.run(use())
 
 
 def test_an_update_of_a_definition_does_not_stop_searches(db):
