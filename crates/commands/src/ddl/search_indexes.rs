@@ -120,7 +120,9 @@ fn update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -
     let selector = required(&fields)?;
     let definition = fields.document("definition")?.ok_or_else(|| fields.missing("definition"))?;
     ctx.service.store.update_search_index(&ns, selector, &definition.to_owned(), |index| {
-        if index.kind != type_of_definition(definition) {
+        // What is a definition of neither type gets the error of its missing fields.
+        let is_definition = ["fields", "mappings"].iter().any(|it| definition.get(it).is_some());
+        if is_definition && index.kind != type_of_definition(definition) {
             let text = format!(
                 "the type of the search index {} is {} and cannot be changed",
                 index.name, index.kind
