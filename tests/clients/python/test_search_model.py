@@ -14,7 +14,7 @@ from pymongo.operations import SearchIndexModel
 
 from test_backup import Server, until
 
-SECONDS = float(os.environ.get("SEARCH_MODEL_SECS", "30"))
+SECONDS = float(os.environ.get("SEARCH_MODEL_SECS", "60"))
 SEED = int(os.environ.get("SEARCH_MODEL_SEED", str(random.SystemRandom().randrange(10**6))))
 WRITERS = 4
 # A policy hides a document this long after its date.
