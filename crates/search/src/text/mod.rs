@@ -14,5 +14,6 @@ pub(crate) mod regex;
 #[cfg(test)]
 mod tests;
 pub(crate) mod weight;
+mod words;
 
 pub(crate) use postings::Postings;
