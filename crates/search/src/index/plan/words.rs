@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use tantivy::Term;
-use tantivy::query::{BooleanQuery, ConstScoreQuery, EmptyQuery, PhraseQuery, Query, TermQuery};
+use tantivy::query::{BooleanQuery, ConstScoreQuery, EmptyQuery, Query};
 use tantivy::schema::{Field, IndexRecordOption};
 
 use super::{Planner, failed, io_failed};
@@ -19,14 +19,15 @@ use crate::query::{Criteria, WordPath};
 use crate::text::Postings;
 use crate::text::analyze::Terms;
 use crate::text::glob::Glob;
-use crate::text::weight::{FieldQuery, Statistics};
+use crate::text::phrase::PhraseQuery;
+use crate::text::weight::{Statistics, TermScoreQuery};
 
 /// A text field of a segment.
 #[derive(Clone)]
 pub(in crate::index) struct WordField {
     pub(in crate::index) number: u16,
     pub(in crate::index) field: Field,
-    analyzer: AnalyzerName,
+    pub(super) analyzer: AnalyzerName,
     pub(in crate::index) score: ScoreFunction,
     detail: PostingsDetail,
     /// The options of a field with parts of words.
@@ -187,8 +188,8 @@ impl Planner<'_> {
         let mut queries: Vec<Box<dyn Query>> = Vec::new();
         for token in &terms.tokens {
             let term = Term::from_field_text(field.field, &token.text);
-            let query = TermQuery::new(term, field.option());
-            queries.push(Box::new(FieldQuery { query, statistics: statistics.clone() }));
+            let (option, statistics) = (field.option(), statistics.clone());
+            queries.push(Box::new(TermScoreQuery { term, option, statistics }));
         }
         Ok(match (queries.len(), criteria) {
             (1, _) => queries.remove(0),
@@ -206,8 +207,8 @@ impl Planner<'_> {
         let statistics = self.statistics(field, terms)?;
         let term = |text: &str| Term::from_field_text(field.field, text);
         if let [token] = terms.tokens.as_slice() {
-            let query = TermQuery::new(term(&token.text), IndexRecordOption::WithFreqs);
-            return Ok(Box::new(FieldQuery { query, statistics }));
+            let (term, option) = (term(&token.text), field.option());
+            return Ok(Box::new(TermScoreQuery { term, option, statistics }));
         }
         if field.detail != PostingsDetail::Positions {
             let text = "phrase needs a field that is indexed with positions or offsets";
@@ -215,8 +216,7 @@ impl Planner<'_> {
         }
         let places: Vec<(usize, Term)> =
             terms.tokens.iter().map(|token| (token.position, term(&token.text))).collect();
-        let query = PhraseQuery::new_with_offset_and_slop(places, slop);
-        Ok(Box::new(FieldQuery { query, statistics }))
+        Ok(Box::new(PhraseQuery { terms: Arc::new(places), slop, statistics }))
     }
 
     /// The statistics of a field and of these terms in all segments.
