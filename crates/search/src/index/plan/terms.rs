@@ -19,7 +19,7 @@ use crate::query::{CasedPattern, Criteria, Fuzzy, Pattern, WordPath};
 use crate::text::Postings;
 use crate::text::analyze::Terms;
 use crate::text::fuzzy::FuzzyTerm;
-use crate::text::weight::{ScoredQuery, SetQuery, Statistics, TermScoreQuery};
+use crate::text::weight::{ScoredQuery, SetQuery, Statistics};
 
 /// Most terms of a segment that a pattern is compared with.
 const MAX_COMPARED: usize = 1_000_000;
@@ -182,9 +182,7 @@ impl Planner<'_> {
             let expansion = self.expand(field, text, fuzzy)?;
             let mut near: Vec<Box<dyn Query>> = Vec::new();
             for (text, boost) in &expansion.terms {
-                let term = Term::from_field_text(field.field, text);
-                let (option, statistics) = (field.option(), expansion.statistics.clone());
-                let query = TermScoreQuery { term, option, statistics };
+                let query = self.term(field, text, &expansion.statistics);
                 near.push(Box::new(BoostQuery::new(Box::new(query), *boost * times)));
             }
             queries.push(match near.len() {

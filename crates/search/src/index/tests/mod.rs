@@ -4,9 +4,11 @@ mod damage;
 mod facets;
 mod graph;
 mod highlight;
+
 mod meanwhile;
 mod operators;
 mod plain;
+mod pruned;
 mod scores;
 mod sort;
 mod stored;
