@@ -1,5 +1,7 @@
 //! Analyzers: the terms of a text, with their positions.
 
+use std::collections::HashSet;
+
 use tantivy::tokenizer::Token;
 
 use super::language::{Language, Trim, is_english_stop_word};
@@ -55,6 +57,13 @@ impl Terms {
                 false => letters.collect(),
             };
         }
+    }
+
+    /// Keeps each term once, for a field without frequencies: its length is the number of different
+    /// terms.
+    pub(crate) fn keep_once(&mut self) {
+        let mut known = HashSet::new();
+        self.tokens.retain(|token| known.insert(token.text.clone()));
     }
 
     fn push(&mut self, text: String, position: usize, (offset_from, word): (usize, &str)) {

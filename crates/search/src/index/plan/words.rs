@@ -282,9 +282,10 @@ impl Planner<'_> {
             if usize::from(field.number) >= postings.fields() {
                 continue;
             }
-            statistics.documents += u64::from(postings.count(field.number));
+            let count = postings.count(field.number);
+            statistics.documents += u64::from(count.documents);
+            statistics.words += count.words;
             let index = postings.reader.inverted_index(field.field).map_err(failed)?;
-            statistics.words += index.total_num_tokens();
             for text in texts {
                 let term = Term::from_field_text(field.field, text);
                 let count = u64::from(index.doc_freq(&term).map_err(io_failed)?);
