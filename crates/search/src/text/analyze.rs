@@ -8,10 +8,8 @@ use super::language::{Language, Trim, is_english_stop_word};
 use super::words::{between_spaces, letters, lower_case, standard_words};
 use crate::definition::{AnalyzerName, AnalyzerRule, AutocompleteField, Grams};
 
-/// Between the last word of a string and the first one of the next string in an array.
-const GAP: usize = 100;
-
-/// The terms of strings that stand in the same field, one string after another.
+/// The terms of strings that stand in the same field, one string after another, as if all were one:
+/// a phrase can begin in one item of an array and end in the next one, as in the reference.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
     pub(crate) tokens: Vec<Token>,
@@ -30,7 +28,6 @@ impl Terms {
                 self.push(term, position, word);
             }
         }
-        self.next += GAP;
     }
 
     /// Adds the parts of a string's words that `autocomplete` indexes.
@@ -45,7 +42,6 @@ impl Terms {
                 self.push(part, position, word);
             }
         }
-        self.next += GAP;
     }
 
     /// Cuts the terms of a query to the longest parts that `autocomplete` indexes.
