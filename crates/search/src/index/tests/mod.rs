@@ -4,7 +4,7 @@ mod damage;
 mod facets;
 mod graph;
 mod highlight;
-
+mod lucene;
 mod meanwhile;
 mod operators;
 mod plain;
