@@ -106,10 +106,12 @@ impl Language {
     }
 }
 
-/// Replaces the endings that Porter's own program, and so Lucene, has besides those of the stemmer:
-/// `bli` becomes `ble` and `logi` becomes `log`. Other rules make `i` of the `y` and `ies` of words.
+/// Replaces the endings that Porter's own program, and so Lucene, has in addition to those of the
+/// stemmer: `bli` becomes `ble` and `logi` becomes `log`. Earlier rules change the other endings of
+/// words to `i`.
 fn porter_ending(word: &str) -> Option<String> {
-    let start = ["ies", "y", "i"].iter().find_map(|ending| word.strip_suffix(ending))?;
+    const ENDINGS: [&str; 8] = ["ies", "ied", "ying", "yed", "ys", "is", "y", "i"];
+    let start = ENDINGS.iter().find_map(|ending| word.strip_suffix(ending))?;
     let (stem, ending) = match start.strip_suffix("bl") {
         Some(stem) => (stem, "ble"),
         None => (start.strip_suffix("log")?, "log"),

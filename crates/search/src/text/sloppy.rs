@@ -11,8 +11,9 @@
 //! ```
 //!
 //! 1. All slots are at the first positions of their words.
-//! 2. The slot with the least place goes on, as long as it is not behind the next one. The least
-//!    distance on its way is that of a match, if it is not greater than the slop.
+//! 2. The slot with the least place moves to its next positions, until its place is greater than
+//!    that of the second slot. The least distance on the way is a match, if it is not greater than
+//!    the slop.
 //! 3. This is repeated until a slot has no further position.
 //!
 //! Slots of the same word must not use the same position of the document. If one moves to the

@@ -52,7 +52,8 @@ fn insert_documents(
 }
 
 impl Planner<'_> {
-    /// The documents with terms that patterns match. Each pattern adds 1 to the score for each field.
+    /// The documents with terms that patterns match. Each pattern adds 1 to the score for each
+    /// field.
     pub(super) fn patterns(
         &self,
         paths: &[WordPath],

@@ -1,10 +1,10 @@
-//! A search for the best hits leaves out documents whose scores cannot be great enough. It must find
-//! the same hits as a search for all.
+//! A search for the best hits leaves out documents whose scores cannot be great enough. It must
+//! find the same hits as a search for all documents.
 
 use super::*;
 
-/// Documents of which few have the field: their words are counted for the bounds of a segment as if
-/// all had it. Short texts with a word stand beside long ones with many of it.
+/// Documents of which few have the field, so that the bounds of the segment are those of another
+/// average length. There are short texts with a word, and long texts with many occurrences of it.
 fn filled(folder: &Path, norms: &str) -> Index {
     let document = doc! {"mappings": {"fields": {"t": {"type": "string", "norms": norms}}}};
     let document = DocBuf::from_bson(&document);
