@@ -84,6 +84,11 @@ const ROWS: &[(&str, AnalyzerRule)] = &[
 ];
 
 impl AnalyzerName {
+    /// Whether all terms are in lower case.
+    pub(crate) fn makes_lower_case(self) -> bool {
+        !matches!(self.rule(), Keyword | Whitespace | Unsupported)
+    }
+
     /// The analyzer of fields that name none.
     pub const STANDARD: AnalyzerName = AnalyzerName { row: 0 };
 

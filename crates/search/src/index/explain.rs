@@ -100,7 +100,8 @@ fn append_node(out: &mut DocBuilder, node: &Node) {
             append_strings(out, "query", queries.iter().map(String::as_str));
         }
         Node::Pattern { paths, patterns } => {
-            let is_regex = patterns.iter().all(|pattern| matches!(pattern, Pattern::Regex(_)));
+            let is_regex =
+                patterns.iter().all(|pattern| matches!(pattern.written, Pattern::Regex(_)));
             head(if is_regex { "regex" } else { "wildcard" });
             append_paths(out, paths);
         }

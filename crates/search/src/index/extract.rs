@@ -10,6 +10,7 @@ use crate::fields::{Field, FieldKind, FieldName};
 use crate::filter::value::{PRESENT, key_of};
 use crate::limits::{MAX_DEPTH, MAX_VALUE_BYTES};
 use crate::text::analyze::Terms;
+use crate::text::lower_case;
 
 /// The values and the terms of a document, by field.
 #[derive(Default)]
@@ -109,7 +110,7 @@ impl Extractor<'_> {
                 self.add_key(path, key_of(RawValue::Double(number)));
             }
             (FieldType::Token(field), RawValue::String(text)) => match field.is_lower_case {
-                true => self.add_key(path, key_of(RawValue::String(&text.to_lowercase()))),
+                true => self.add_key(path, key_of(RawValue::String(&lower_case(text)))),
                 false => self.add_key(path, key_of(value)),
             },
             (FieldType::String(field), RawValue::String(text)) => {

@@ -14,7 +14,8 @@ use std::ops::Range;
 use super::IndexError;
 
 const MAGIC: &[u8; 8] = b"mayflySG";
-const FORMAT: u32 = 1;
+/// Format 1 had the terms of other analyzers, and no numbers of words.
+const FORMAT: u32 = 2;
 const TRAILER: usize = 16;
 const ENTRY: usize = 19;
 
@@ -49,7 +50,7 @@ pub(super) enum SectionKind {
     FieldTable = 14,
     /// The name of the files of postings.
     PostingsName = 15,
-    /// The numbers of documents with each field, u32 each.
+    /// For each field the number of its documents, u32, and the number of its words, u64.
     PostingsCounts = 16,
     /// A file of postings, by its place in [`crate::text::postings::FILES`].
     PostingsFile = 17,

@@ -13,7 +13,7 @@ use super::view::View;
 use crate::definition::ScoreFunction;
 use crate::query::{Compound, Criteria, Fuzzy, Node, Score, WordPath};
 use crate::text::analyze::Terms;
-use crate::text::weight::Statistics;
+use crate::text::weight::{B, K1, Statistics, idf};
 
 /// A part of a score: its value, what it is, and the parts of which it was computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,10 +25,6 @@ pub struct ScoreDetails {
     /// The parts of which it was computed.
     pub details: Vec<ScoreDetails>,
 }
-
-/// The parameters of BM25.
-const K1: f32 = 1.2;
-const B: f32 = 0.75;
 
 impl ScoreDetails {
     fn new(value: f32, description: impl Into<String>, details: Vec<ScoreDetails>) -> ScoreDetails {
@@ -308,10 +304,10 @@ impl Explained<'_> {
     fn phrase_counts(&self, field: &PlannedField, query: &str) -> Result<Vec<ScoreDetails>> {
         let terms = field.terms_of(query);
         let statistics = self.planner.statistics(field, &terms)?;
-        let documents = statistics.documents as f32;
         let idf = |token: &tantivy::tokenizer::Token| {
             let term = Term::from_field_text(field.field, &token.text);
-            idf_details(documents, statistics.terms.get(&term).copied().unwrap_or(0) as f32)
+            let holding = statistics.terms.get(&term).copied().unwrap_or(0);
+            idf_details(statistics.documents, holding)
         };
         let parts: Vec<ScoreDetails> = terms.tokens.iter().map(idf).collect();
         let sum = parts.iter().map(|part| part.value).sum();
@@ -342,11 +338,11 @@ impl Explained<'_> {
             Err(_) => 1.0,
         };
         let counts = Counts {
-            documents: statistics.documents as f32,
-            holding: statistics.terms.get(&term).copied().unwrap_or(0) as f32,
+            documents: statistics.documents,
+            holding: statistics.terms.get(&term).copied().unwrap_or(0),
             frequency: tantivy::postings::Postings::term_freq(&documents) as f32,
             length,
-            average: statistics.words as f32 / statistics.documents.max(1) as f32,
+            average: statistics.average_length(),
         };
         let score = counts.score(boost);
         let text = format!("{}:{text} [BM25Similarity], result of:", self.name(field));
@@ -355,11 +351,11 @@ impl Explained<'_> {
 }
 
 /// The rarity of a term.
-fn idf_details(documents: f32, holding: f32) -> ScoreDetails {
-    let idf = (1.0 + (documents - holding + 0.5) / (holding + 0.5)).ln();
+fn idf_details(documents: u64, holding: u64) -> ScoreDetails {
+    let idf = idf(documents, holding);
     let details = vec![
-        ScoreDetails::leaf(holding, "n, number of documents containing term"),
-        ScoreDetails::leaf(documents, "N, total number of documents with field"),
+        ScoreDetails::leaf(holding as f32, "n, number of documents containing term"),
+        ScoreDetails::leaf(documents as f32, "N, total number of documents with field"),
     ];
     let text = "idf, computed as log(1 + (N - n + 0.5) / (n + 0.5)) from:";
     ScoreDetails::new(idf, text, details)
@@ -367,8 +363,8 @@ fn idf_details(documents: f32, holding: f32) -> ScoreDetails {
 
 /// The numbers of which BM25 computes the score of a term.
 struct Counts {
-    documents: f32,
-    holding: f32,
+    documents: u64,
+    holding: u64,
     frequency: f32,
     length: f32,
     average: f32,

@@ -107,8 +107,9 @@ fn best(
     let mut top = Top::new(size, after);
     for part in &view.parts {
         planner.control.check()?;
+        planner.slack.set(1.0);
         let weight = view.weight(planner, &search.node, part)?;
-        collect(part, &*weight, &mut top, planner.control)?;
+        collect(part, &*weight, &mut top, planner)?;
     }
     Ok(top.into_hits())
 }
@@ -118,9 +119,10 @@ fn collect(
     part: &Part,
     weight: &dyn Weight,
     top: &mut Top<'_>,
-    control: &dyn Control,
+    planner: &Planner<'_>,
 ) -> Result<()> {
     let Some(postings) = part.segment.postings() else { return Ok(()) };
+    let (control, slack) = (planner.control, planner.slack.get());
     let mut ended = None;
     let mut count = 0_usize;
     let mut add = |document: u32, score: f32| {
@@ -141,8 +143,12 @@ fn collect(
                 top.add(score, key, || part.segment.version(ordinal));
             }
         }
-        // Documents with the score of the worst hit are compared by their keys.
-        top.threshold().next_down()
+        // Documents with the score of the worst hit are compared by their keys. Sums of floats
+        // differ in their last bits. Without bounds no document may be left out.
+        match slack.is_finite() {
+            true => (top.threshold() * (0.999_999 / slack)).next_down(),
+            false => f32::MIN,
+        }
     };
     let threshold = f32::MIN;
     weight.for_each_pruning(threshold, &postings.reader, &mut add).map_err(failed)?;

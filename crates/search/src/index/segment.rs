@@ -13,7 +13,7 @@ use crate::fields::FieldTable;
 use crate::filter::Column;
 use crate::filter::column::{bytes_at, number_at};
 use crate::text::Postings;
-use crate::text::postings::{FILES, PostingsFiles};
+use crate::text::postings::{FILES, FieldCount, PostingsFiles};
 use crate::vector::ElementType;
 use crate::vector::graph::Graph;
 use crate::vector::kernel::prefetch;
@@ -88,8 +88,9 @@ impl Segment {
         if name.is_empty() {
             return Ok(None);
         }
-        let counts = self.section(SectionKind::PostingsCounts, 0).as_chunks::<4>().0;
-        let counts: Vec<u32> = counts.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let counts = self.section(SectionKind::PostingsCounts, 0);
+        let (counts, _) = counts.as_chunks::<{ FieldCount::BYTES }>();
+        let counts: Vec<FieldCount> = counts.iter().map(FieldCount::from_bytes).collect();
         let file = |at: usize| {
             let range = self.sections.get((SectionKind::PostingsFile, at as u16));
             self.bytes.slice(range.unwrap_or_default())

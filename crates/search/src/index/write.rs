@@ -460,7 +460,7 @@ fn write_postings<W: Write>(
     writer.put(files.id.as_bytes())?;
     writer.begin(SectionKind::PostingsCounts, 0)?;
     for count in counts {
-        writer.put(&count.to_le_bytes())?;
+        writer.put(&count.to_bytes())?;
     }
     for (at, file) in files.files.iter().enumerate() {
         writer.begin(SectionKind::PostingsFile, at as u16)?;

@@ -9,9 +9,9 @@ use mayfly_base::Result;
 use mayfly_value::RawDoc;
 
 pub(crate) use search::{
-    Buckets, Compound, CountKind, Criteria, Expression, Facet, Fuzzy, Gauss, HighlightOptions,
-    Nearest, Node, NumberKind, Pagination, PathValue, Pattern, Place, Score, SearchQuery,
-    SortField, SortKey, ValueChoice, WordPath, checksum, invert, token,
+    Buckets, CasedPattern, Compound, CountKind, Criteria, Expression, Facet, Fuzzy, Gauss,
+    HighlightOptions, Nearest, Node, NumberKind, Pagination, PathValue, Pattern, Place, Score,
+    SearchQuery, SortField, SortKey, ValueChoice, WordPath, checksum, invert, token,
 };
 pub(crate) use vector_search::VectorQuery;
 

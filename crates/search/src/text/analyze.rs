@@ -1,18 +1,15 @@
 //! Analyzers: the terms of a text, with their positions.
 
+use std::collections::HashSet;
+
 use tantivy::tokenizer::Token;
-use unicode_segmentation::UnicodeSegmentation;
 
 use super::language::{Language, Trim, is_english_stop_word};
+use super::words::{between_spaces, letters, lower_case, standard_words};
 use crate::definition::{AnalyzerName, AnalyzerRule, AutocompleteField, Grams};
 
-/// Longest word, in characters; a longer one is cut into several.
-const MAX_WORD: usize = 255;
-
-/// Between the last word of a string and the first one of the next string in an array.
-const GAP: usize = 100;
-
-/// The terms of strings that stand in the same field, one string after another.
+/// The terms of strings that stand in the same field, one string after another, as if all were one:
+/// a phrase can begin in one item of an array and end in the next one, as in the reference.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
     pub(crate) tokens: Vec<Token>,
@@ -31,7 +28,6 @@ impl Terms {
                 self.push(term, position, word);
             }
         }
-        self.next += GAP;
     }
 
     /// Adds the parts of a string's words that `autocomplete` indexes.
@@ -46,7 +42,6 @@ impl Terms {
                 self.push(part, position, word);
             }
         }
-        self.next += GAP;
     }
 
     /// Cuts the terms of a query to the longest parts that `autocomplete` indexes.
@@ -60,6 +55,13 @@ impl Terms {
         }
     }
 
+    /// Keeps each term once, for a field without frequencies: its length is the number of different
+    /// terms.
+    pub(crate) fn keep_once(&mut self) {
+        let mut known = HashSet::new();
+        self.tokens.retain(|token| known.insert(token.text.clone()));
+    }
+
     fn push(&mut self, text: String, position: usize, (offset_from, word): (usize, &str)) {
         let offset_to = offset_from + word.len();
         self.tokens.push(Token { offset_from, offset_to, position, text, position_length: 1 });
@@ -71,29 +73,11 @@ fn words(rule: AnalyzerRule, text: &str) -> Vec<(usize, &str)> {
     let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     let words: Vec<&str> = match rule {
         AnalyzerRule::Keyword | AnalyzerRule::Unsupported => vec![text],
-        AnalyzerRule::Whitespace => text.split_whitespace().collect(),
-        AnalyzerRule::Simple | AnalyzerRule::Stop => text
-            .split(|letter: char| !letter.is_alphabetic())
-            .filter(|word| !word.is_empty())
-            .collect(),
-        AnalyzerRule::Standard | AnalyzerRule::Language => text.unicode_words().collect(),
+        AnalyzerRule::Whitespace => between_spaces(text),
+        AnalyzerRule::Simple | AnalyzerRule::Stop => letters(text),
+        AnalyzerRule::Standard | AnalyzerRule::Language => standard_words(text),
     };
-    if rule == AnalyzerRule::Keyword {
-        return words.into_iter().map(|word| (0, word)).collect();
-    }
-    words.into_iter().flat_map(cut).map(|word| (offset(word), word)).collect()
-}
-
-/// Cuts a word that is too long.
-fn cut(word: &str) -> Vec<&str> {
-    let (mut parts, mut rest) = (Vec::new(), word);
-    while let Some((at, _)) = rest.char_indices().nth(MAX_WORD) {
-        let (part, after) = rest.split_at(at);
-        parts.push(part);
-        rest = after;
-    }
-    parts.push(rest);
-    parts
+    words.into_iter().map(|word| (offset(word), word)).collect()
 }
 
 /// The term that a word is indexed as; `None` for a stop word.
@@ -102,16 +86,13 @@ fn term(analyzer: AnalyzerName, word: &str) -> Option<String> {
         AnalyzerRule::Keyword | AnalyzerRule::Whitespace | AnalyzerRule::Unsupported => {
             Some(word.to_owned())
         }
-        AnalyzerRule::Standard | AnalyzerRule::Simple => Some(word.to_lowercase()),
-        AnalyzerRule::Stop => Some(word.to_lowercase()).filter(|word| !is_english_stop_word(word)),
+        AnalyzerRule::Standard | AnalyzerRule::Simple => Some(lower_case(word)),
+        AnalyzerRule::Stop => Some(lower_case(word)).filter(|word| !is_english_stop_word(word)),
         AnalyzerRule::Language => {
             let Some(language) = Language::of(analyzer.as_str()) else {
-                return Some(word.to_lowercase());
+                return Some(lower_case(word));
             };
-            let word = match language.is_turkish() {
-                true => word.replace('I', "ı").replace('İ', "i").to_lowercase(),
-                false => word.to_lowercase(),
-            };
+            let word = language.lower_case(word);
             let word = trim(language.trim, &word);
             (!language.is_stop_word(word)).then(|| language.stem(word))
         }

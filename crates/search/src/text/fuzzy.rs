@@ -40,14 +40,13 @@ impl FuzzyTerm {
     }
 
     /// The share of the score of a term with this distance: Lucene's, which compares the distance
-    /// with the length of the shorter term. `None`: the term does not count.
-    pub(crate) fn boost(&self, term: &str, distance: usize) -> Option<f32> {
+    /// with the length of the shorter term. A negative share orders terms, and counts as 0.
+    pub(crate) fn boost(&self, term: &str, distance: usize) -> f32 {
         if distance == 0 {
-            return Some(1.0);
+            return 1.0;
         }
         let shorter = self.letters.len().min(term.chars().count());
-        let boost = 1.0 - distance as f32 / shorter as f32;
-        (boost > 0.0).then_some(boost)
+        1.0 - distance as f32 / shorter as f32
     }
 }
 

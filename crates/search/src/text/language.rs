@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 
 use frostem::{Algorithm, Stemmer};
 
+use super::words::lower_case;
+
 /// The stop words of `lucene.stop` and of `lucene.english`.
 const ENGLISH_STOP_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it",
@@ -72,9 +74,12 @@ impl Language {
         ROWS.iter().find(|row| row.name == analyzer)
     }
 
-    /// Whether capital letters have the lower case of Turkish.
-    pub(super) fn is_turkish(&self) -> bool {
-        self.trim == Trim::Suffix
+    /// A word in lower case. In Turkish, I and the dotted i are letters of their own.
+    pub(super) fn lower_case(&self, word: &str) -> String {
+        match self.trim {
+            Trim::Suffix => lower_case(&word.replace('I', "ı").replace('İ', "i")),
+            _ => lower_case(word),
+        }
     }
 
     pub(super) fn is_stop_word(&self, word: &str) -> bool {
@@ -89,8 +94,48 @@ impl Language {
     }
 
     pub(super) fn stem(&self, word: &str) -> String {
-        Stemmer::new(self.stemmer).stem(word).into_owned()
+        let stemmer = Stemmer::new(self.stemmer);
+        match self.stemmer {
+            Algorithm::Porter if word.chars().count() <= 2 => word.to_owned(),
+            Algorithm::Porter => match porter_ending(word) {
+                Some(word) => stemmer.stem(&word).into_owned(),
+                None => stemmer.stem(word).into_owned(),
+            },
+            _ => stemmer.stem(word).into_owned(),
+        }
     }
+}
+
+/// Replaces the endings that Porter's own program, and so Lucene, has in addition to those of the
+/// stemmer: `bli` becomes `ble` and `logi` becomes `log`. Earlier rules change the other endings of
+/// words to `i`.
+fn porter_ending(word: &str) -> Option<String> {
+    const ENDINGS: [&str; 8] = ["ies", "ied", "ying", "yed", "ys", "is", "y", "i"];
+    let start = ENDINGS.iter().find_map(|ending| word.strip_suffix(ending))?;
+    let (stem, ending) = match start.strip_suffix("bl") {
+        Some(stem) => (stem, "ble"),
+        None => (start.strip_suffix("log")?, "log"),
+    };
+    has_measure(stem).then(|| format!("{stem}{ending}"))
+}
+
+/// Whether a vowel of the word is before a consonant: Porter's measure is not 0.
+fn has_measure(stem: &str) -> bool {
+    let mut is_after_vowel = false;
+    let mut is_after_consonant = false;
+    for letter in stem.chars() {
+        let is_vowel = match letter {
+            'a' | 'e' | 'i' | 'o' | 'u' => true,
+            // A `y` after a consonant is a vowel.
+            'y' => is_after_consonant,
+            _ => false,
+        };
+        if is_after_vowel && !is_vowel {
+            return true;
+        }
+        (is_after_vowel, is_after_consonant) = (is_vowel, !is_vowel);
+    }
+    false
 }
 
 /// Whether `lucene.stop` leaves a word out.

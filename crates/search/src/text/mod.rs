@@ -9,10 +9,14 @@ pub(crate) mod encoded;
 pub(crate) mod fuzzy;
 pub(crate) mod glob;
 mod language;
+pub(crate) mod phrase;
 pub(crate) mod postings;
 pub(crate) mod regex;
+mod sloppy;
 #[cfg(test)]
 mod tests;
 pub(crate) mod weight;
+mod words;
 
 pub(crate) use postings::Postings;
+pub(crate) use words::lower_case;

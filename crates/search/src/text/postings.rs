@@ -8,9 +8,10 @@ use tantivy::fastfield::AliveBitSet;
 use tantivy::fieldnorm::FieldNormsSerializer;
 use tantivy::index::{SegmentId, SegmentReader};
 use tantivy::indexer::merge_filtered_segments;
+use tantivy::postings::Postings as _;
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::TokenizerManager;
-use tantivy::{Directory, Index, IndexSettings, Segment, TantivyDocument};
+use tantivy::{Directory, DocSet, Index, IndexSettings, Segment, TERMINATED, TantivyDocument};
 
 use super::directory::Files;
 use super::encoded::{EncodedTerms, EncodedTokenizer};
@@ -38,8 +39,33 @@ pub(crate) struct Postings {
     pub(crate) reader: SegmentReader,
     id: SegmentId,
     files: Files,
-    /// The number of documents with each field, by the field's number.
-    counts: Vec<u32>,
+    /// The numbers of each field, by the field's number.
+    counts: Vec<FieldCount>,
+}
+
+/// What Lucene counts of a field in all documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldCount {
+    /// The number of documents with the field.
+    pub(crate) documents: u32,
+    /// The number of its words.
+    pub(crate) words: u64,
+}
+
+impl FieldCount {
+    pub(crate) const BYTES: usize = 12;
+
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        [&self.documents.to_le_bytes()[..], &self.words.to_le_bytes()[..]].concat()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; FieldCount::BYTES]) -> FieldCount {
+        let [d0, d1, d2, d3, words @ ..] = *bytes;
+        FieldCount {
+            documents: u32::from_le_bytes([d0, d1, d2, d3]),
+            words: u64::from_le_bytes(words),
+        }
+    }
 }
 
 /// The fields of a table as tantivy knows them.
@@ -65,7 +91,7 @@ pub(crate) fn schema(table: &FieldTable) -> Schema {
 pub(crate) fn write<'d>(
     table: &FieldTable,
     documents: impl Iterator<Item = &'d [(u16, EncodedTerms)]> + Clone,
-) -> tantivy::Result<(PostingsFiles, Vec<u32>)> {
+) -> tantivy::Result<(PostingsFiles, Vec<FieldCount>)> {
     let directory = RamDirectory::create();
     let bytes = |document: &&[(u16, EncodedTerms)]| {
         document.iter().map(|(_, terms)| terms.as_str().len()).sum::<usize>()
@@ -79,19 +105,26 @@ pub(crate) fn write<'d>(
         .settings(IndexSettings::default())
         .tokenizers(tokenizers)
         .single_segment_index_writer::<TantivyDocument>(directory.clone(), budget)?;
-    let mut counts = vec![0; table.len()];
+    let mut counts = vec![FieldCount::default(); table.len()];
     for terms in documents {
         let mut document = TantivyDocument::default();
         for (number, terms) in terms {
             let (Some(field), false) = (table.text_number(*number), terms.is_empty()) else {
                 continue;
             };
-            counts[*number as usize] += 1;
+            counts[*number as usize].documents += 1;
             document.add_text(Field::from_field_id(field), terms.as_str());
         }
         writer.add_document(document)?;
     }
     let index = writer.finalize()?;
+    for segment in &index.searchable_segments()? {
+        let reader = SegmentReader::open(segment)?;
+        for (number, _) in table.text_fields() {
+            let id = Field::from_field_id(table.text_number(number).unwrap_or(0));
+            counts[number as usize].words = reader.inverted_index(id)?.total_num_tokens();
+        }
+    }
     Ok((collect(&index, &directory)?, counts))
 }
 
@@ -101,7 +134,7 @@ pub(crate) fn merge(
     table: &FieldTable,
     sources: &[(&Postings, &BitSet)],
     folder: &Path,
-) -> tantivy::Result<(PostingsFiles, Vec<u32>)> {
+) -> tantivy::Result<(PostingsFiles, Vec<FieldCount>)> {
     let mut segments = Vec::new();
     let mut alive = Vec::new();
     for (postings, deleted) in sources {
@@ -117,30 +150,43 @@ pub(crate) fn merge(
     let settings = IndexSettings::default();
     let index = merge_filtered_segments(&segments, settings, alive, directory.clone())?;
     let files = collect(&index, &directory)?;
-    let segments = index.searchable_segments()?;
-    let mut counts = vec![0; table.len()];
-    for segment in &segments {
+    let mut counts = vec![FieldCount::default(); table.len()];
+    if sources.iter().all(|(_, deleted)| deleted.count() == 0) {
+        for (postings, _) in sources {
+            for (sum, count) in counts.iter_mut().zip(&postings.counts) {
+                sum.documents += count.documents;
+                sum.words += count.words;
+            }
+        }
+        return Ok((files, counts));
+    }
+    for segment in &index.searchable_segments()? {
         let reader = SegmentReader::open(segment)?;
         for (number, _) in table.text_fields() {
             let field = Field::from_field_id(table.text_number(number).unwrap_or(0));
-            counts[number as usize] += count_documents(&reader, field)?;
+            counts[number as usize] = count(&reader, field)?;
         }
     }
     Ok((files, counts))
 }
 
-/// The number of documents with a field. Without lengths of fields, all documents count.
-fn count_documents(reader: &SegmentReader, field: Field) -> tantivy::Result<u32> {
-    if reader.inverted_index(field)?.terms().num_terms() == 0 {
-        return Ok(0);
-    }
-    match reader.get_fieldnorms_reader(field) {
-        Ok(lengths) => {
-            let has_words = |document: &u32| lengths.fieldnorm_id(*document) > 0;
-            Ok((0..reader.max_doc()).filter(has_words).count() as u32)
+/// Counts a field by its postings. tantivy estimates the words that are left after deletions by the
+/// encoded lengths of fields, which are not exact.
+fn count(reader: &SegmentReader, field: Field) -> tantivy::Result<FieldCount> {
+    let index = reader.inverted_index(field)?;
+    let mut found = BitSet::new(reader.max_doc() as usize);
+    let mut words = 0;
+    let mut terms = index.terms().stream()?;
+    while terms.advance() {
+        let option = IndexRecordOption::WithFreqs;
+        let mut postings = index.read_postings_from_terminfo(terms.value(), option)?;
+        while postings.doc() != TERMINATED {
+            found.insert(postings.doc() as usize);
+            words += u64::from(postings.term_freq());
+            postings.advance();
         }
-        Err(_) => Ok(reader.max_doc()),
     }
+    Ok(FieldCount { documents: found.count() as u32, words })
 }
 
 fn collect(index: &Index, directory: &dyn Directory) -> tantivy::Result<PostingsFiles> {
@@ -166,7 +212,7 @@ impl Postings {
         table: &FieldTable,
         files: PostingsFiles,
         documents: u32,
-        counts: Vec<u32>,
+        counts: Vec<FieldCount>,
     ) -> tantivy::Result<Postings> {
         let id = SegmentId::from_uuid_string(&files.id)
             .map_err(|error| io::Error::other(error.to_string()))?;
@@ -213,9 +259,9 @@ impl Postings {
         Ok(directory.open_read(path)?.read_bytes()?)
     }
 
-    /// The number of documents with a field.
-    pub(crate) fn count(&self, number: u16) -> u32 {
-        self.counts.get(number as usize).copied().unwrap_or(0)
+    /// The numbers of a field.
+    pub(crate) fn count(&self, number: u16) -> FieldCount {
+        self.counts.get(number as usize).copied().unwrap_or_default()
     }
 
     /// The number of fields that the segment knows.

@@ -29,14 +29,21 @@ fn analyzers_find_terms() {
     gives("lucene.standard", &long, &[&long[..255], &long[255..]]);
 }
 
+/// Wrong stems that are known: Lucene gives `apolog` and `yav`. The rules for `ying` and for two
+/// equal letters meet other rules.
 #[test]
-fn stop_words_and_array_items_leave_gaps() {
+fn some_made_up_words_have_other_stems_than_in_lucene() {
+    gives("lucene.english", "apologyings yavving", &["apologi", "yavv"]);
+}
+
+#[test]
+fn stop_words_leave_gaps_and_array_items_none() {
     let mut terms = Terms::default();
     let stop = AnalyzerName::find(&FieldPath::root(), "lucene.stop").unwrap();
     terms.add(stop, "king of lions");
     terms.add(stop, "x");
     let positions: Vec<usize> = terms.tokens.iter().map(|token| token.position).collect();
-    assert_eq!(positions, [0, 2, 103]);
+    assert_eq!(positions, [0, 2, 3]);
 }
 
 #[test]

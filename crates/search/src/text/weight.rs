@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use tantivy::index::SegmentReader;
 use tantivy::query::Bm25StatisticsProvider;
-use tantivy::query::{BoostWeight, ConstScorer, EnableScoring, Explanation, Query, Scorer, Weight};
-use tantivy::schema::Field;
+use tantivy::query::{
+    BoostWeight, ConstScorer, EnableScoring, Explanation, Query, Scorer, TermQuery, Weight,
+};
+use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocId, DocSet, Score, TERMINATED, Term};
 
 use crate::filter::BitSet;
 
-/// tantivy multiplies scores by k1 + 1, Lucene does not.
-const LUCENE: Score = 1.0 / 2.2;
+/// The parameters of BM25.
+pub(crate) const K1: f32 = 1.2;
+pub(crate) const B: f32 = 0.75;
 
 /// The statistics of one field in all segments.
 #[derive(Clone, Debug, Default)]
@@ -25,39 +28,71 @@ pub(crate) struct Statistics {
     pub(crate) terms: HashMap<Term, u64>,
 }
 
+impl Statistics {
+    /// The rarity of a term. It is computed in double precision: for a term that most documents
+    /// have, it is a small difference of 1.
+    pub(crate) fn idf(&self, term: &Term) -> f32 {
+        let holding = self.terms.get(term).copied().unwrap_or(0);
+        idf(self.all_documents(), holding)
+    }
+
+    /// The average number of words of the field.
+    pub(crate) fn average_length(&self) -> f32 {
+        self.words as f32 / self.all_documents().max(1) as f32
+    }
+
+    /// The number of documents with the field. Segments without lengths may count too few.
+    fn all_documents(&self) -> u64 {
+        let most = self.terms.values().copied().max().unwrap_or(0);
+        self.documents.max(most)
+    }
+}
+
+/// The rarity of a term that `holding` of all `documents` have.
+pub(crate) fn idf(documents: u64, holding: u64) -> f32 {
+    let (documents, holding) = (documents as f64, holding as f64);
+    (1.0 + (documents - holding + 0.5) / (holding + 0.5)).ln() as f32
+}
+
+/// The statistics that tantivy gets: no document has the term. Its own rarities of frequent terms
+/// are not exact, so it computes that of a rare term, and the boost of the query replaces it.
 impl Bm25StatisticsProvider for Statistics {
     fn total_num_tokens(&self, _field: Field) -> tantivy::Result<u64> {
         Ok(self.words)
     }
 
     fn total_num_docs(&self) -> tantivy::Result<u64> {
-        let most = self.terms.values().copied().max().unwrap_or(0);
-        Ok(self.documents.max(most))
+        Ok(self.all_documents())
     }
 
-    fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
-        Ok(self.terms.get(term).copied().unwrap_or(0))
+    fn doc_freq(&self, _term: &Term) -> tantivy::Result<u64> {
+        Ok(0)
     }
 }
 
-/// A query on one field, with the statistics of the field and the scores of Lucene.
+/// The documents with a term, with the statistics of its field and the scores of Lucene.
 #[derive(Clone, Debug)]
-pub(crate) struct FieldQuery<Q: Query + Clone> {
-    pub(crate) query: Q,
+pub(crate) struct TermScoreQuery {
+    pub(crate) term: Term,
+    pub(crate) option: IndexRecordOption,
     pub(crate) statistics: Arc<Statistics>,
 }
 
-impl<Q: Query + Clone> Query for FieldQuery<Q> {
+impl Query for TermScoreQuery {
     fn weight(&self, scoring: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
+        let query = TermQuery::new(self.term.clone(), self.option);
         match scoring.searcher() {
             Some(searcher) if scoring.is_scoring_enabled() => {
                 let own: &dyn Bm25StatisticsProvider = &*self.statistics;
                 let scoring = EnableScoring::enabled_from_statistics_provider(own, searcher);
-                let weight = self.query.weight(scoring)?;
-                // This changes the weight of the terms; nothing is added to their scorers.
-                Ok(Box::new(BoostWeight::new(weight, LUCENE)))
+                let weight = query.weight(scoring)?;
+                // tantivy multiplies scores by k1 + 1, Lucene does not. This changes the weight of
+                // the term; nothing is added to its scorer.
+                let of_tantivy = idf(self.statistics.all_documents(), 0) * (K1 + 1.0);
+                let boost = self.statistics.idf(&self.term) / of_tantivy;
+                Ok(Box::new(BoostWeight::new(weight, boost)))
             }
-            _ => self.query.weight(scoring),
+            _ => query.weight(scoring),
         }
     }
 }
@@ -156,6 +191,12 @@ struct ScoredDocuments {
 impl DocSet for ScoredDocuments {
     fn advance(&mut self) -> DocId {
         self.at += 1;
+        self.doc()
+    }
+
+    fn seek(&mut self, target: DocId) -> DocId {
+        let rest = self.documents.get(self.at..).unwrap_or_default();
+        self.at += rest.partition_point(|document| document.0 < target);
         self.doc()
     }
 

@@ -187,7 +187,10 @@ impl Index {
                 }
             }
             Node::Pattern { patterns, .. } => {
-                patterns.iter().for_each(|pattern| matchers.add_pattern(pattern));
+                for pattern in patterns {
+                    matchers.add_pattern(&pattern.written);
+                    pattern.lower.iter().for_each(|lower| matchers.add_pattern(lower));
+                }
             }
             Node::All | Node::Values { .. } | Node::Near { .. } | Node::Nearest(_) => {}
         }

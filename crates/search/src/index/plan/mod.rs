@@ -9,7 +9,7 @@ mod terms;
 mod values;
 mod words;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -41,6 +41,8 @@ pub(super) struct Planner<'p> {
     pub(super) control: &'p dyn Control,
     /// The documents of each segment that a search for vectors found, with their scores.
     pub(super) nearest: Vec<Found>,
+    /// How many times as great a score can be as the bounds of the segment's postings say.
+    pub(super) slack: Cell<f32>,
     statistics: RefCell<HashMap<StatisticsName, Arc<Statistics>>>,
     expansions: RefCell<HashMap<ExpansionName, Arc<Expansion>>>,
 }
@@ -72,6 +74,7 @@ impl<'p> Planner<'p> {
             segments,
             control,
             nearest: Vec::new(),
+            slack: Cell::new(1.0),
             statistics: RefCell::default(),
             expansions: RefCell::default(),
         }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use tantivy::postings::TermInfo;
-use tantivy::query::{
-    BooleanQuery, BoostQuery, DfaWrapper, EmptyQuery, FuzzyTermQuery, Query, TermQuery,
-};
+use tantivy::query::{BooleanQuery, BoostQuery, DfaWrapper, EmptyQuery, FuzzyTermQuery, Query};
 use tantivy::schema::IndexRecordOption;
 use tantivy::termdict::TermStreamer;
 use tantivy::{DocSet, InvertedIndexReader, TERMINATED, Term};
@@ -17,11 +15,11 @@ use crate::fault::refused;
 use crate::filter::BitSet;
 use crate::index::segment::Segment;
 use crate::limits::MAX_NEAR_TERMS;
-use crate::query::{Criteria, Fuzzy, Pattern, WordPath};
+use crate::query::{CasedPattern, Criteria, Fuzzy, Pattern, WordPath};
 use crate::text::Postings;
 use crate::text::analyze::Terms;
 use crate::text::fuzzy::FuzzyTerm;
-use crate::text::weight::{FieldQuery, SetQuery, Statistics};
+use crate::text::weight::{ScoredQuery, SetQuery, Statistics};
 
 /// Most terms of a segment that a pattern is compared with.
 const MAX_COMPARED: usize = 1_000_000;
@@ -54,38 +52,63 @@ fn insert_documents(
 }
 
 impl Planner<'_> {
-    /// The documents with a term that one of the patterns matches.
+    /// The documents with terms that patterns match. Each pattern adds 1 to the score for each
+    /// field.
     pub(super) fn patterns(
         &self,
         paths: &[WordPath],
-        patterns: &[Pattern],
+        patterns: &[CasedPattern],
         segment: &Segment,
     ) -> Result<Box<dyn Query>> {
         let Some(postings) = segment.postings() else { return Ok(Box::new(EmptyQuery)) };
-        let mut selected = BitSet::new(segment.len());
-        for field in self.word_fields(paths, segment) {
+        let fields = self.word_fields(paths, segment);
+        if let ([field], [pattern]) = (&fields[..], patterns) {
+            let mut selected = BitSet::new(segment.len());
+            self.pattern(postings, field, pattern.of(field.analyzer), &mut selected)?;
+            return Ok(Box::new(SetQuery(Arc::new(selected))));
+        }
+        let mut counts = vec![0_u32; segment.len()];
+        for field in &fields {
             for pattern in patterns {
-                match pattern {
-                    Pattern::Glob(glob) => {
-                        let matches = |term: &str| Ok(glob.matches(term));
-                        self.select(postings, &field, &glob.prefix(), matches, &mut selected)?;
-                    }
-                    Pattern::Regex(regex) => {
-                        let mut matcher = regex.matcher();
-                        let matches = |term: &str| {
-                            matcher.matches(term).ok_or_else(|| {
-                                let source = regex.source();
-                                refused(format!(
-                                    "the regular expression \"{source}\" has too many states"
-                                ))
-                            })
-                        };
-                        self.select(postings, &field, &regex.prefix(), matches, &mut selected)?;
-                    }
+                let mut selected = BitSet::new(segment.len());
+                self.pattern(postings, field, pattern.of(field.analyzer), &mut selected)?;
+                let mut next = selected.next(0);
+                while let Some(document) = next {
+                    counts[document] += 1;
+                    next = selected.next(document + 1);
                 }
             }
         }
-        Ok(Box::new(SetQuery(Arc::new(selected))))
+        let found = (0..).zip(counts).filter(|(_, count)| *count > 0);
+        let scores = found.map(|(document, count)| (document, count as f32)).collect();
+        Ok(Box::new(ScoredQuery(Arc::new(scores))))
+    }
+
+    /// Adds the documents with a term that a pattern matches.
+    fn pattern(
+        &self,
+        postings: &Postings,
+        field: &WordField,
+        pattern: &Pattern,
+        selected: &mut BitSet,
+    ) -> Result<()> {
+        match pattern {
+            Pattern::Glob(glob) => {
+                let matches = |term: &str| Ok(glob.matches(term));
+                self.select(postings, field, &glob.prefix(), matches, selected)
+            }
+            Pattern::Regex(regex) => {
+                let mut matcher = regex.matcher();
+                let matches = |term: &str| {
+                    matcher.matches(term).ok_or_else(|| {
+                        let source = regex.source();
+                        let text = "the regular expression";
+                        refused(format!("{text} \"{source}\" has too many states"))
+                    })
+                };
+                self.select(postings, field, &regex.prefix(), matches, selected)
+            }
+        }
     }
 
     /// Adds the documents with a term that begins with a prefix and is accepted.
@@ -160,13 +183,8 @@ impl Planner<'_> {
             let expansion = self.expand(field, text, fuzzy)?;
             let mut near: Vec<Box<dyn Query>> = Vec::new();
             for (text, boost) in &expansion.terms {
-                let term = Term::from_field_text(field.field, text);
-                let query = TermQuery::new(term, field.option());
-                let statistics = expansion.statistics.clone();
-                near.push(Box::new(BoostQuery::new(
-                    Box::new(FieldQuery { query, statistics }),
-                    *boost * times,
-                )));
+                let query = self.term(field, text, &expansion.statistics);
+                near.push(Box::new(BoostQuery::new(Box::new(query), *boost * times)));
             }
             queries.push(match near.len() {
                 0 => Box::new(EmptyQuery),
@@ -200,9 +218,7 @@ impl Planner<'_> {
             let Some(postings) = segment.postings() else { continue };
             if usize::from(field.number) < postings.fields() {
                 self.each_near(postings, field, &near, |term, distance, _| {
-                    if let Some(boost) = near.boost(term, distance) {
-                        found.insert(term.to_owned(), boost);
-                    }
+                    found.insert(term.to_owned(), near.boost(term, distance));
                     Ok(())
                 })?;
             }
@@ -211,6 +227,7 @@ impl Planner<'_> {
         // The sort keeps the order of terms with equal shares.
         terms.sort_by(|left, right| right.1.total_cmp(&left.1));
         terms.truncate(fuzzy.max_expansions);
+        terms.iter_mut().for_each(|(_, boost)| *boost = boost.max(0.0));
         let known = self.expansions.borrow();
         let count: usize = known.values().map(|expansion| expansion.terms.len()).sum();
         drop(known);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use tantivy::Term;
-use tantivy::query::{BooleanQuery, ConstScoreQuery, EmptyQuery, PhraseQuery, Query, TermQuery};
+use tantivy::query::{BooleanQuery, ConstScoreQuery, EmptyQuery, Query};
 use tantivy::schema::{Field, IndexRecordOption};
 
 use super::{Planner, failed, io_failed};
@@ -19,16 +19,20 @@ use crate::query::{Criteria, WordPath};
 use crate::text::Postings;
 use crate::text::analyze::Terms;
 use crate::text::glob::Glob;
-use crate::text::weight::{FieldQuery, Statistics};
+use crate::text::phrase::PhraseQuery;
+use crate::text::weight::{Statistics, TermScoreQuery};
 
 /// A text field of a segment.
 #[derive(Clone)]
 pub(in crate::index) struct WordField {
     pub(in crate::index) number: u16,
     pub(in crate::index) field: Field,
-    analyzer: AnalyzerName,
+    pub(super) analyzer: AnalyzerName,
     pub(in crate::index) score: ScoreFunction,
     detail: PostingsDetail,
+    /// The average length of the field for which the segment has the greatest scores of its blocks
+    /// of documents; `None`: it has none.
+    bounds: Option<f32>,
     /// The options of a field with parts of words.
     parts: Option<AutocompleteField>,
 }
@@ -54,7 +58,38 @@ impl WordField {
     }
 }
 
+/// The average length for which tantivy found the greatest score of each block: it divides by the
+/// number of all documents of the segment.
+fn bounds(segment: &Segment, field: Field) -> Option<f32> {
+    let reader = &segment.postings()?.reader;
+    reader.get_fieldnorms_reader(field).ok()?;
+    let words = reader.inverted_index(field).ok()?.total_num_tokens();
+    Some(words as f32 / reader.max_doc() as f32)
+}
+
 impl Planner<'_> {
+    /// The query of a term.
+    pub(super) fn term(
+        &self,
+        field: &WordField,
+        text: &str,
+        statistics: &Arc<Statistics>,
+    ) -> TermScoreQuery {
+        let average = statistics.average_length();
+        // The greatest score of a block is that of one document. For another average length another
+        // document can have a greater one, but no more than this many times as great.
+        let slack = match field.bounds {
+            Some(bounds) => (average / bounds).max(bounds / average),
+            None => f32::INFINITY,
+        };
+        self.slack.set(self.slack.get().max(slack));
+        TermScoreQuery {
+            term: Term::from_field_text(field.field, text),
+            option: field.option(),
+            statistics: statistics.clone(),
+        }
+    }
+
     /// The text fields of a segment that paths name.
     pub(in crate::index) fn word_fields(
         &self,
@@ -86,7 +121,7 @@ impl Planner<'_> {
             for (number, path, multi) in fields {
                 let is_new = found.iter().all(|field| field.number != number);
                 if is_new && usize::from(number) < known {
-                    found.extend(self.word_field(number, path, multi));
+                    found.extend(self.word_field((number, path, multi), segment));
                 }
             }
         }
@@ -94,7 +129,11 @@ impl Planner<'_> {
         found
     }
 
-    fn word_field(&self, number: u16, path: &str, multi: &str) -> Option<WordField> {
+    fn word_field(
+        &self,
+        (number, path, multi): (u16, &str, &str),
+        segment: &Segment,
+    ) -> Option<WordField> {
         let analyzer = self.definition.analyzer_at(path, multi)?;
         let of = |field_type: &FieldType| match field_type {
             FieldType::String(field) if multi.is_empty() => Some((field.score, field.detail)),
@@ -105,7 +144,8 @@ impl Planner<'_> {
         };
         let (score, detail) = self.definition.types_at(path).iter().find_map(of)?;
         let field = Field::from_field_id(self.table.text_number(number)?);
-        Some(WordField { number, field, analyzer, score, detail, parts: None })
+        let bounds = bounds(segment, field);
+        Some(WordField { number, field, analyzer, score, detail, bounds, parts: None })
     }
 
     /// The field with the whole words of a path that `autocomplete` searches. A sequence of words
@@ -139,6 +179,7 @@ impl Planner<'_> {
             analyzer: parts.analyzer.unwrap_or(AnalyzerName::STANDARD),
             score: parts.score,
             detail: PostingsDetail::Positions,
+            bounds: bounds(segment, field),
             parts: Some(parts),
         })
     }
@@ -186,9 +227,7 @@ impl Planner<'_> {
         let statistics = self.statistics(field, terms)?;
         let mut queries: Vec<Box<dyn Query>> = Vec::new();
         for token in &terms.tokens {
-            let term = Term::from_field_text(field.field, &token.text);
-            let query = TermQuery::new(term, field.option());
-            queries.push(Box::new(FieldQuery { query, statistics: statistics.clone() }));
+            queries.push(Box::new(self.term(field, &token.text, &statistics)));
         }
         Ok(match (queries.len(), criteria) {
             (1, _) => queries.remove(0),
@@ -204,19 +243,17 @@ impl Planner<'_> {
         slop: u32,
     ) -> Result<Box<dyn Query>> {
         let statistics = self.statistics(field, terms)?;
-        let term = |text: &str| Term::from_field_text(field.field, text);
         if let [token] = terms.tokens.as_slice() {
-            let query = TermQuery::new(term(&token.text), IndexRecordOption::WithFreqs);
-            return Ok(Box::new(FieldQuery { query, statistics }));
+            return Ok(Box::new(self.term(field, &token.text, &statistics)));
         }
         if field.detail != PostingsDetail::Positions {
             let text = "phrase needs a field that is indexed with positions or offsets";
             return Err(crate::fault::refused(text));
         }
+        let term = |text: &str| Term::from_field_text(field.field, text);
         let places: Vec<(usize, Term)> =
             terms.tokens.iter().map(|token| (token.position, term(&token.text))).collect();
-        let query = PhraseQuery::new_with_offset_and_slop(places, slop);
-        Ok(Box::new(FieldQuery { query, statistics }))
+        Ok(Box::new(PhraseQuery { terms: Arc::new(places), slop, statistics }))
     }
 
     /// The statistics of a field and of these terms in all segments.
@@ -245,9 +282,10 @@ impl Planner<'_> {
             if usize::from(field.number) >= postings.fields() {
                 continue;
             }
-            statistics.documents += u64::from(postings.count(field.number));
+            let count = postings.count(field.number);
+            statistics.documents += u64::from(count.documents);
+            statistics.words += count.words;
             let index = postings.reader.inverted_index(field.field).map_err(failed)?;
-            statistics.words += index.total_num_tokens();
             for text in texts {
                 let term = Term::from_field_text(field.field, text);
                 let count = u64::from(index.doc_freq(&term).map_err(io_failed)?);

@@ -67,6 +67,9 @@ fn operators_mark_their_terms() {
     assert_eq!(phrase(0), ["t: The [quick] [fox] runs. "]);
     let phrase = doc! {"phrase": {"query": "fox quick", "path": "t", "slop": 1}};
     assert_eq!(of(phrase, "t"), ["t: The [fox], the [quick] one, barks at the foxes."]);
+    // A known difference: the document is found, and words in another order are not highlighted.
+    let phrase = doc! {"phrase": {"query": "runs fox", "path": "t", "slop": 2}};
+    assert_eq!(of(phrase, "t"), [""; 0]);
     let fuzzy = doc! {"text": {"query": "foxis", "path": "t", "fuzzy": {"maxEdits": 1}}};
     assert_eq!(of(fuzzy, "t"), ["t: The fox, the quick one, barks at the [foxes]."]);
     let pattern = doc! {"wildcard": {"query": "Blue*", "path": "k"}};

@@ -288,9 +288,7 @@ proptest! {
             if word.len() < fixed || word[..fixed] != wanted[..fixed] {
                 return false;
             }
-            let distance = plain_distance(&wanted[fixed..], &word[fixed..]);
-            // With a distance of the shorter length or more, the share of the score is nothing.
-            distance <= most && (distance == 0 || distance < word.len().min(wanted.len()))
+            plain_distance(&wanted[fixed..], &word[fixed..]) <= most
         };
         let expected: Vec<usize> = (0..words.len()).filter(|key| fits(&words[*key])).collect();
         prop_assert_eq!(keys, expected);

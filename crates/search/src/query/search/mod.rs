@@ -19,7 +19,9 @@ use mayfly_value::RawDoc;
 
 pub(crate) use facets::{Buckets, Facet};
 pub(crate) use highlight::HighlightOptions;
-pub(crate) use node::{Compound, Criteria, Fuzzy, Nearest, Node, NumberKind, Pattern, WordPath};
+pub(crate) use node::{
+    CasedPattern, Compound, Criteria, Fuzzy, Nearest, Node, NumberKind, Pattern, WordPath,
+};
 pub(crate) use pagination::{Pagination, Place, checksum, token};
 pub(crate) use score::{Expression, Gauss, PathValue, Score};
 pub(crate) use sort::{SortField, SortKey, ValueChoice, invert};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::score::Score;
+use crate::definition::AnalyzerName;
 use crate::filter::Test;
 use crate::query::VectorQuery;
 use crate::text::glob::Glob;
@@ -54,6 +55,24 @@ pub(crate) enum Pattern {
     Regex(Arc<Regex>),
 }
 
+/// A pattern as it was written, and in lower case for fields whose terms are in lower case.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CasedPattern {
+    pub(crate) written: Pattern,
+    /// `None`: it is the same.
+    pub(crate) lower: Option<Pattern>,
+}
+
+impl CasedPattern {
+    /// The pattern for the terms of an analyzer.
+    pub(crate) fn of(&self, analyzer: AnalyzerName) -> &Pattern {
+        match &self.lower {
+            Some(lower) if analyzer.makes_lower_case() => lower,
+            _ => &self.written,
+        }
+    }
+}
+
 /// `vectorSearch`, `knnBeta`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Nearest {
@@ -75,8 +94,9 @@ pub(crate) enum Node {
     Phrase { paths: Vec<WordPath>, queries: Vec<String>, slop: u32 },
     /// `autocomplete`.
     Parts { path: String, queries: Vec<String>, criteria: Criteria, fuzzy: Option<Fuzzy> },
-    /// `wildcard`, `regex`: terms that one of the patterns matches.
-    Pattern { paths: Vec<WordPath>, patterns: Vec<Pattern> },
+    /// `wildcard`, `regex`: terms that one of the patterns matches, with the score 1 for each path
+    /// and pattern.
+    Pattern { paths: Vec<WordPath>, patterns: Vec<CasedPattern> },
     /// `equals`, `in`, `range`, `exists`: one of the paths has such a value.
     Values { paths: Vec<String>, test: Test },
     /// `near`: values of the origin's type, scored by their distance.

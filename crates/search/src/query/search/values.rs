@@ -10,6 +10,7 @@ use crate::fault::{FieldPath, refused};
 use crate::filter::Test;
 use crate::filter::value::{is_comparable, key_of, range_of};
 use crate::read::Fields;
+use crate::text::lower_case;
 
 /// Refuses the facets that an operator does not affect.
 fn check_affected(fields: &mut Fields<'_>) -> Result<()> {
@@ -119,7 +120,7 @@ impl Reader<'_> {
         if let RawValue::String(text) = value
             && self.is_lower_case(&paths[0])
         {
-            return Ok(key_of(RawValue::String(&text.to_lowercase())));
+            return Ok(key_of(RawValue::String(&lower_case(text))));
         }
         Ok(key_of(value))
     }

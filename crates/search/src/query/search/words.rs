@@ -5,11 +5,12 @@ use std::sync::Arc;
 use mayfly_base::Result;
 
 use super::options::{strings, word_paths};
-use super::{Criteria, Fuzzy, Node, Pattern, Reader, WordPath};
+use super::{CasedPattern, Criteria, Fuzzy, Node, Pattern, Reader, WordPath};
 use crate::definition::{AnalyzerRule, FieldType};
 use crate::fault::refused;
 use crate::read::{Fields, UNBOUNDED};
 use crate::text::glob::Glob;
+use crate::text::lower_case;
 use crate::text::regex::Regex;
 
 /// Longest pattern of `wildcard` and `regex`, in bytes.
@@ -55,19 +56,20 @@ impl Reader<'_> {
 
     pub(super) fn wildcard(&mut self, fields: &mut Fields<'_>) -> Result<Node> {
         let (paths, patterns) = self.patterns(fields)?;
-        let patterns = patterns.iter().map(|pattern| Pattern::Glob(Glob::new(pattern))).collect();
-        Ok(Node::Pattern { paths, patterns })
+        let parse = |pattern: &str| Ok(Pattern::Glob(Glob::new(pattern)));
+        let patterns = patterns.iter().map(|pattern| cased(pattern, parse));
+        Ok(Node::Pattern { paths, patterns: patterns.collect::<Result<_>>()? })
     }
 
     pub(super) fn regex(&mut self, fields: &mut Fields<'_>) -> Result<Node> {
         let (paths, patterns) = self.patterns(fields)?;
         let path = fields.path_of("query");
-        let parse = |pattern: &String| match Regex::new(pattern) {
+        let parse = |pattern: &str| match Regex::new(pattern) {
             Ok(regex) => Ok(Pattern::Regex(Arc::new(regex))),
             Err(reason) => Err(path.refuse(format_args!("is not a regular expression: {reason}"))),
         };
-        let patterns = patterns.iter().map(parse).collect::<Result<_>>()?;
-        Ok(Node::Pattern { paths, patterns })
+        let patterns = patterns.iter().map(|pattern| cased(pattern, parse));
+        Ok(Node::Pattern { paths, patterns: patterns.collect::<Result<_>>()? })
     }
 
     /// The paths and the patterns of an operator on whole terms.
@@ -92,6 +94,15 @@ impl Reader<'_> {
         }
         Ok((paths, patterns))
     }
+}
+
+/// A pattern as it was written and in lower case. A class like `\W` is in lower case then, too, as
+/// in the reference.
+fn cased(pattern: &str, parse: impl Fn(&str) -> Result<Pattern>) -> Result<CasedPattern> {
+    let lower = lower_case(pattern);
+    let is_same = lower == pattern;
+    let lower = (!is_same).then(|| parse(&lower)).transpose()?;
+    Ok(CasedPattern { written: parse(pattern)?, lower })
 }
 
 /// `fuzzy`.
