@@ -132,8 +132,9 @@ impl Transfer {
     }
 }
 
-/// Reserves the time that these bytes take at this rate, and returns its end. Of an idle time before,
-/// as between two files, [`MAX_CATCH_UP_MICROS`] count, so no longer burst exceeds the rate.
+/// Reserves the time that these bytes take at this rate, and returns its end. Of an idle time
+/// before, for example between files, [`MAX_CATCH_UP_MICROS`] count.
+/// No longer burst exceeds the rate.
 fn reserve(free_at: &mut i64, now: i64, bytes: u64, bytes_per_second: u64) -> i64 {
     let micros = u128::from(bytes) * 1_000_000 / u128::from(bytes_per_second);
     let micros = i64::try_from(micros).unwrap_or(i64::MAX);
