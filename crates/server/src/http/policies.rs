@@ -7,6 +7,8 @@ use mayfly_service::observe::{Figure, Reading, figures};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::history::HOUR_MS;
+
 /// The figures from which the lines are made.
 const DUE: &str = "mayflydb_ttl_due_documents";
 const DELETED: &str = "mayflydb_ttl_policy_deleted_documents_total";
@@ -14,8 +16,13 @@ const DELETED: &str = "mayflydb_ttl_policy_deleted_documents_total";
 /// number that it counts for one policy.
 const MOST_COUNTED: i64 = 100_000;
 const LIMITS: (i64, i64) = (100, 10_000);
-/// A line has a point every 30 s for an hour.
+/// A line has a point every 30 s for an hour, or fewer if reading one takes long.
 const POINT_MICROS: i64 = 30_000_000;
+/// The longest time between two points, in microseconds.
+const LONGEST_POINT_MICROS: i64 = 300_000_000;
+/// The time between two points, as a multiple of the time that reading one takes. Due documents are
+/// counted one by one, also when no page is open: this costs at most a 4,000th of a processor.
+const LEAST_REST: i64 = 4_000;
 const POINTS: usize = 120;
 
 /// The database, the collection and the index of a policy.
@@ -65,8 +72,8 @@ impl Policies {
         if now < state.next {
             return;
         }
-        state.next = now + POINT_MICROS;
         let (due, deleted) = (values(DUE, reading), values(DELETED, reading));
+        state.next = now + interval(reading.service.clock.monotonic_micros() - now);
         state.lines.retain(|key, _| due.contains_key(key));
         self.count.store(due.len() as i64, Ordering::Relaxed);
         for (key, due) in due {
@@ -91,12 +98,18 @@ impl Line {
         let secs = (at_ms - before) as f64 / 1e3;
         let more = deleted.saturating_sub(self.deleted).max(0) as f64;
         let rate = if secs > 0.0 { (more / secs).round() } else { 0.0 };
-        if self.points.len() == POINTS {
+        let is_old = |point: &Point| point.at_ms < at_ms - HOUR_MS;
+        while self.points.len() == POINTS || self.points.front().is_some_and(is_old) {
             self.points.pop_front();
         }
         self.points.push_back(Point { at_ms, due, rate });
         self.deleted = deleted;
     }
+}
+
+/// The time between two points, in microseconds, by the time that reading one took.
+fn interval(took_micros: i64) -> i64 {
+    (took_micros.max(0) * LEAST_REST).clamp(POINT_MICROS, LONGEST_POINT_MICROS)
 }
 
 fn values(name: &str, reading: &Reading<'_>) -> HashMap<Key, i64> {
@@ -115,6 +128,17 @@ fn values(name: &str, reading: &Reading<'_>) -> HashMap<Key, i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_that_take_long_are_rare() {
+        let secs = |took_micros| interval(took_micros) / 1_000_000;
+        assert_eq!([0, 1_000, 20_000, 1_000_000].map(secs), [30, 30, 80, 300]);
+        let mut line = Line::default();
+        for at in 0..30 {
+            line.add(at * 300_000, at, 0);
+        }
+        assert_eq!(line.points.len(), 13);
+    }
 
     #[test]
     fn a_line_has_the_last_hour() {
