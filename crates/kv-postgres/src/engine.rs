@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
     Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult,
-    LogClock, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    LogClock, Members, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -18,6 +18,7 @@ use crate::cursor::{column, flag, number, optional_column};
 use crate::failure::Failure;
 use crate::figures;
 use crate::held::{HeldSession, HeldSessions, MAX_AGE, PostgresHeld};
+use crate::members;
 use crate::open_error::OpenError;
 use crate::opening::{Openings, Waits};
 use crate::options::{PostgresOptions, Target};
@@ -46,6 +47,15 @@ pub struct PostgresEngine {
     store: Arc<Store>,
 }
 
+/// What this server does with the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It is the only one that writes.
+    Owner,
+    /// It reads what the owner writes.
+    Secondary,
+}
+
 /// What the engine and its transactions share.
 pub(crate) struct Store {
     pub(crate) pool: Arc<Pool>,
@@ -68,6 +78,14 @@ impl PostgresEngine {
     /// # Errors
     /// The reason; no text contains the password.
     pub fn open(url: &str, options: PostgresOptions) -> Result<Arc<PostgresEngine>, OpenError> {
+        PostgresEngine::open_as(Role::Owner, url, options)
+    }
+
+    fn open_as(
+        role: Role,
+        url: &str,
+        options: PostgresOptions,
+    ) -> Result<Arc<PostgresEngine>, OpenError> {
         options.check()?;
         let target = Target::parse(url)?;
         let runtime = Builder::new_multi_thread()
@@ -76,7 +94,7 @@ impl PostgresEngine {
             .enable_all()
             .build()
             .map_err(|error| OpenError::Unavailable(error.to_string()))?;
-        let opened = PostgresEngine::open_on(&runtime, target, &options);
+        let opened = PostgresEngine::open_on(role, &runtime, target, &options);
         let pool = match opened {
             Ok(pool) => pool,
             Err(error) => {
@@ -99,7 +117,19 @@ impl PostgresEngine {
         Ok(Arc::new(PostgresEngine { store: Arc::new(store) }))
     }
 
+    /// Opens the store that another server owns, to read it.
+    ///
+    /// # Errors
+    /// As [`PostgresEngine::open`]; [`OpenError::Foreign`] if there is no store.
+    pub fn open_secondary(
+        url: &str,
+        options: PostgresOptions,
+    ) -> Result<Arc<PostgresEngine>, OpenError> {
+        PostgresEngine::open_as(Role::Secondary, url, options)
+    }
+
     fn open_on(
+        role: Role,
         runtime: &Runtime,
         target: Target,
         options: &PostgresOptions,
@@ -109,15 +139,24 @@ impl PostgresEngine {
         let deadline = Instant::now() + options.deadline + options.wait_for_owner;
         let connection = connector.connect(deadline)?;
         schema::check_server(&connection, deadline)?;
+        let unavailable = |error: String| OpenError::Unavailable(error);
+        if role == Role::Secondary {
+            schema::check_present(&connection, &options.schema, deadline)?;
+            members::prepare(&connection, &options.schema, deadline)?;
+            let pool = Pool::new(connector, None, options);
+            pool.beat(deadline).map_err(|error| unavailable(error.to_string()))?;
+            standby::keep_beating(&pool).map_err(|error| unavailable(error.to_string()))?;
+            return Ok(pool);
+        }
         schema::prepare(&connection, &options.schema, deadline)?;
         let wait = options.wait_for_owner;
         if options.others_wait {
             standby::prepare(&connection, &options.schema, deadline)?;
+            members::prepare(&connection, &options.schema, deadline)?;
         }
         let owner = Ownership::take(connection, &options.schema, wait, deadline)?;
-        let pool = Pool::new(connector, owner, options);
+        let pool = Pool::new(connector, Some(owner), options);
         if options.others_wait {
-            let unavailable = |error: String| OpenError::Unavailable(error);
             pool.beat(deadline).map_err(|error| unavailable(error.to_string()))?;
             standby::keep_beating(&pool).map_err(|error| unavailable(error.to_string()))?;
         }
@@ -213,12 +252,19 @@ impl Engine for PostgresEngine {
         self.store.pool.await_take_over()
     }
 
+    fn members(&self) -> Members {
+        self.store.pool.members()
+    }
+
     fn log(&self) -> &Arc<LogClock> {
         &self.store.log
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         self.store.pool.check_open()?;
+        if self.store.pool.is_secondary() && !options.read_only {
+            return Err(KvError::Fenced("this server only reads".into()));
+        }
         let store = self.store.clone();
         Ok(Box::new(match options.read_only {
             true if store.openings.waits() == Waits::Reader => {

@@ -12,7 +12,7 @@
 //! * What a commit sends: `commit`; a commit whose reply was lost: `settle`.
 //! * Snapshots that outlive a transaction: `held`.
 //! * Connections: `pool`; one of them: `connection`; waiting for it: `wait`; TLS: `tls`.
-//! * One server for each store: `owner`; servers that wait to replace it: `standby`. The tables:
+//! * The servers over a store: `members`. One of them writes: `owner`; servers that wait to replace it: `standby`. The tables:
 //!   `schema`; the statements: `sql`.
 //! * Options, the URL and the password: `options`, `password`; why a store cannot be opened:
 //!   [`OpenError`].
@@ -27,6 +27,7 @@ mod held;
 mod inspect;
 mod large;
 mod many;
+mod members;
 mod open_error;
 mod opening;
 mod options;

@@ -42,6 +42,8 @@ pub struct PostgresOptions {
     pub wait_for_owner: Duration,
     /// Whether other servers wait to take the store over, so that this one shows that it lives.
     pub others_wait: bool,
+    /// The address of this server for clients, `host:port`, which other servers over the store see.
+    pub address: Option<String>,
     /// After how long without a sign of life a server that waits takes the store over; at least
     /// four seconds, whatever is given.
     pub lease: Duration,
@@ -57,6 +59,7 @@ impl Default for PostgresOptions {
             outage: Duration::ZERO,
             wait_for_owner: Duration::from_secs(5),
             others_wait: false,
+            address: None,
             lease: Duration::from_secs(10),
         }
     }

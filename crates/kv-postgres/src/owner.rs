@@ -133,6 +133,31 @@ pub(crate) fn fenced() -> KvError {
     KvError::Fenced("another server has taken the store over".into())
 }
 
+/// The identity of a session, by which another one can end it.
+fn session(connection: &Connection, deadline: Instant) -> Result<Session, KvError> {
+    let row = connection
+        .open_with(
+            "select pg_backend_pid(), (select (extract(epoch from backend_start) * \
+             1000000)::bigint from pg_stat_activity where pid = pg_backend_pid())",
+            deadline,
+        )
+        .map_err(unavailable)?;
+    let (pid, began_micros) = (text(&row, 0).parse(), text(&row, 1).parse());
+    let (Ok(pid), Ok(began_micros)) = (pid, began_micros) else {
+        return Err(KvError::Unavailable("the server does not show the own session".into()));
+    };
+    Ok(Session { pid, began_micros })
+}
+
+/// Notes the identity of a session that only reads, and therefore belongs to no owner.
+pub(crate) fn identify(
+    mut connection: Connection,
+    deadline: Instant,
+) -> Result<Connection, KvError> {
+    connection.session = session(&connection, deadline)?;
+    Ok(connection)
+}
+
 /// Takes the session lock with a new session, and checks the owner.
 pub(crate) fn join(
     connection: &mut Connection,
@@ -141,19 +166,13 @@ pub(crate) fn join(
     deadline: Instant,
 ) -> Result<(), KvError> {
     let enter = format!(
-        "select pg_advisory_lock_shared({}); select (select owner from \"{schema}\".format), \
-         pg_backend_pid(), (select (extract(epoch from backend_start) * 1000000)::bigint \
-         from pg_stat_activity where pid = pg_backend_pid())",
+        "select pg_advisory_lock_shared({}); select owner from \"{schema}\".format",
         lock(schema, SESSION_LOCK)
     );
     let row = connection.open_with(&enter, deadline).map_err(unavailable)?;
     if text(&row, 0) != number.to_string() {
         return Err(fenced());
     }
-    let (pid, began_micros) = (text(&row, 1).parse(), text(&row, 2).parse());
-    let (Ok(pid), Ok(began_micros)) = (pid, began_micros) else {
-        return Err(KvError::Unavailable("the server does not show the own session".into()));
-    };
-    connection.session = Session { pid, began_micros };
+    connection.session = session(connection, deadline)?;
     Ok(())
 }

@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mayfly_kv::{KvError, KvResult};
+use mayfly_kv::{KvError, KvResult, Members};
 use mayfly_work::{OpCtx, current};
 use parking_lot::{Condvar, Mutex};
 
 use crate::connection::{Connection, Connector};
+use crate::members;
+use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
 use crate::owner::{self, Ownership};
 use crate::standby;
@@ -36,6 +38,12 @@ pub(crate) struct Pool {
     /// The number of this owner of the store.
     owner_number: i64,
     owner: Mutex<Ownership>,
+    /// Whether this server only reads what the owner writes.
+    is_secondary: bool,
+    /// The address of this server for clients.
+    address: Option<String>,
+    lease: Duration,
+    members: Mutex<Members>,
     /// Whether another server owns the store now.
     is_taken_over: AtomicBool,
     /// Notified when that is noted, and when the pool is closed.
@@ -59,20 +67,31 @@ struct PoolState {
     is_closed: bool,
 }
 
+fn unavailable(error: OpenError) -> KvError {
+    KvError::Unavailable(error.to_string())
+}
+
 fn closed() -> KvError {
     KvError::Unavailable("the store is closed".into())
 }
 
 impl Pool {
+    /// A pool of the owner, or of a secondary without it.
     pub(crate) fn new(
         connector: Connector,
-        owner: Ownership,
+        owner: Option<Ownership>,
         options: &PostgresOptions,
     ) -> Arc<Pool> {
+        let is_secondary = owner.is_none();
+        let owner = owner.unwrap_or(Ownership { connection: None, number: 0 });
         Arc::new(Pool {
             connector,
             owner_number: owner.number,
             owner: Mutex::new(owner),
+            is_secondary,
+            address: options.address.clone(),
+            lease: options.lease,
+            members: Mutex::default(),
             is_taken_over: AtomicBool::new(false),
             ended: Condvar::new(),
             most: options.connections,
@@ -175,29 +194,52 @@ impl Pool {
 
     fn try_connect(&self, deadline: Instant) -> KvResult<Connection> {
         let number = self.owner_number;
+        if self.is_secondary {
+            self.check_open()?;
+            let connection = self.connector.connect(deadline).map_err(unavailable)?;
+            return owner::identify(connection, deadline);
+        }
         self.with_ownership(deadline, |_| Ok(()))?;
-        let mut connection = self
-            .connector
-            .connect(deadline)
-            .map_err(|error| KvError::Unavailable(error.to_string()))?;
+        let mut connection = self.connector.connect(deadline).map_err(unavailable)?;
         let joined = owner::join(&mut connection, &self.connector.schema, number, deadline);
         self.note_owner(&joined);
         joined.map(|()| connection)
     }
 
-    /// Shows servers that wait for the store that this one lives.
+    /// Shows other servers over the store that this one lives, and sees which others do.
     ///
     /// # Errors
     /// [`KvError::Fenced`] when another server has taken the store over.
     pub(crate) fn beat(&self, deadline: Instant) -> KvResult<()> {
         let (schema, number) = (&self.connector.schema, self.owner_number);
+        if self.is_secondary {
+            return self.note_members(&*self.reader(deadline)?, deadline);
+        }
         self.with_ownership(deadline, |connection| {
             match standby::beat(connection, schema, number, deadline) {
-                Ok(true) => Ok(()),
+                Ok(true) => self.note_members(connection, deadline),
                 Ok(false) => Err(owner::fenced()),
-                Err(error) => Err(KvError::Unavailable(error.to_string())),
+                Err(error) => Err(unavailable(error)),
             }
         })
+    }
+
+    fn note_members(&self, connection: &Connection, deadline: Instant) -> KvResult<()> {
+        let Some(address) = &self.address else { return Ok(()) };
+        let (schema, me) = (&*self.connector.schema, (&**address, self.owner_number));
+        let noted = members::note(connection, (schema, self.lease), me, deadline);
+        *self.members.lock() = noted.map_err(unavailable)?;
+        Ok(())
+    }
+
+    /// The servers over the store at the last beat.
+    pub(crate) fn members(&self) -> Members {
+        self.members.lock().clone()
+    }
+
+    /// Whether this server only reads what the owner writes.
+    pub(crate) fn is_secondary(&self) -> bool {
+        self.is_secondary
     }
 
     /// Whether another server has taken the store over.
@@ -280,6 +322,11 @@ impl Pool {
 
     /// Ends idle connections, leased ones when they are returned, and the ownership.
     pub(crate) fn close(&self) {
+        if let Some(address) = &self.address
+            && let Ok(reader) = self.reader(Instant::now() + CHECK_EVERY)
+        {
+            members::forget(&reader, &self.connector.schema, address);
+        }
         self.state.lock().is_closed = true;
         self.ended.notify_all();
         self.owner.lock().connection = None;

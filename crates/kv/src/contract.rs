@@ -28,7 +28,7 @@ use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
 pub use crate::several::scan_each;
 pub use crate::txn_options::TxnOptions;
-use crate::{CheckpointFile, EngineStats, Keyspace, KvResult};
+use crate::{CheckpointFile, EngineStats, Keyspace, KvResult, Members};
 #[cfg(doc)]
 use crate::{KvError, RETIRED};
 
@@ -466,6 +466,11 @@ pub trait Engine: Send + Sync {
     /// one has closed it, or when no other one can take it over.
     fn await_take_over(&self) -> bool {
         false
+    }
+
+    /// The servers over the same byte store, if it knows them.
+    fn members(&self) -> Members {
+        Members::default()
     }
 
     /// Whether the disk is nearly full, so that transactions that put records are refused.

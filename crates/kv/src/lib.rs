@@ -16,6 +16,7 @@ mod ingest;
 pub mod key_hash;
 mod keyspace;
 mod log;
+mod members;
 pub mod memory;
 mod named_key;
 mod range;
@@ -34,6 +35,7 @@ pub use contract::*;
 pub use error::{KvError, KvResult};
 pub use keyspace::Keyspace;
 pub use log::{GAP_BYTES, Gap, LogClock, LogEntries, LogPlace, LoggedCommit, Which};
+pub use members::{Member, Members};
 pub use memory::MemoryEngine;
 pub use range::{
     Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanEnd, ScanLimit, next_page, prefix_end,

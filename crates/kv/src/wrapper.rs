@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::{
     Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult,
-    LogClock, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    LogClock, Members, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 
 macro_rules! engine_around {
@@ -78,6 +78,7 @@ engine_around! {
     fn vacuum(&self, keyspaces: &[Keyspace]) -> KvResult<()>;
     fn hold_files(&self) -> KvResult<bool>;
     fn release_files(&self) -> KvResult<()>;
+    fn members(&self) -> Members;
     fn is_nearly_full(&self) -> bool;
     fn is_taken_over(&self) -> bool;
     fn await_take_over(&self) -> bool;

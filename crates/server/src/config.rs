@@ -123,6 +123,8 @@ pub struct Config {
     pub honor_system_umask: bool,
     /// Whether a data folder of an older format is converted.
     pub upgrade: bool,
+    /// Whether the server reads the store that another one owns.
+    pub is_secondary: bool,
     /// Ignored keys of mongod's configuration, one line each.
     pub ignored: Vec<String>,
     /// The verbosity of the log, 0 to 5.
@@ -134,6 +136,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether the server is a member of a replica set whose members share a store.
+    pub fn has_members(&self) -> bool {
+        let shares = self.engine == EngineChoice::Postgres && self.storage_standby;
+        shares && self.repl_set.is_some()
+    }
+
     /// The defaults.
     ///
     /// # Errors
@@ -200,6 +208,7 @@ impl Config {
             honor_system_umask: layers.switch("honorSystemUmask"),
             // Not a key of the configuration: it is decided for a single start.
             upgrade: false,
+            is_secondary: false,
             ignored: layers.ignored(),
             verbosity: layers.integer("systemLog.verbosity")?,
             quiet: layers.bool("systemLog.quiet")?,

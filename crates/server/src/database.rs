@@ -25,10 +25,18 @@ const UPGRADE: &str = "name another database with --storageUrl, or start the oth
 /// A [`Failure`] with advice for each reason.
 pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
     let (url, options) = location(config)?;
-    if config.repl_set.is_some() {
-        let advice = "leave --replSet out: PostgreSQL replicates the data";
+    if config.repl_set.is_some() && !config.has_members() {
+        let advice = "leave --replSet out, because PostgreSQL replicates the data, or add \
+                      --storageStandby: the servers over one database are the members of the set";
         let failure = Failure::new(FailureKind::Options, TRIED, advice);
-        return Err(anyhow!("a replica set needs the embedded engine").context(failure));
+        return Err(
+            anyhow!("a replica set of one member needs the embedded engine").context(failure)
+        );
+    }
+    if config.is_secondary {
+        return PostgresEngine::open_secondary(url, options)
+            .map(|engine| engine as Arc<dyn Engine>)
+            .map_err(failed);
     }
     let engine = match PostgresEngine::open(url, options) {
         Ok(engine) => engine,
@@ -118,6 +126,11 @@ fn location(config: &Config) -> anyhow::Result<(&str, PostgresOptions)> {
         held_snapshots: HELD,
         outage: Duration::from_millis(config.storage_wait_ms),
         others_wait: config.storage_standby,
+        address: config
+            .advertise
+            .as_ref()
+            .filter(|_| config.has_members())
+            .map(|it| it.to_lowercase()),
         ..PostgresOptions::default()
     };
     Ok((url.expose_secret(), options))

@@ -159,8 +159,11 @@ async fn serve(
         true => {
             let mut signals = Signals::listen()?;
             let turn = standby::await_turn(config, (&supervisor, &mut signals), ready).await?;
+            let is_secondary = turn == Turn::Read;
+            let options =
+                StartOptions { config: Config { is_secondary, ..options.config }, ..options };
             let started = match turn {
-                Turn::Open => tokio::select! {
+                Turn::Open | Turn::Read => tokio::select! {
                     started = start(options) => Some(started),
                     () = signals.stop_requested() => None,
                 },
@@ -191,12 +194,27 @@ async fn serve(
     tokio::task::spawn_blocking(move || log_limits(&service, cache_bytes));
     let end = tokio::select! {
         end = wait_for_end(&running, &supervisor, &mut signals) => end?,
+        gone = owner_is_gone(&running, config) => gone.map(|()| End::OwnerGone)?,
         never = supervisor.attend(&running.service) => never,
     };
-    let End::Asked(grace) = end else {
-        tracing::error!("another server has taken the store over");
-        running.abandon().await;
-        return if config.storage_standby { Ok(Ended::ForStandby) } else { Err(standby::ended()) };
+    let grace = match end {
+        End::Asked(grace) => grace,
+        End::OwnerGone => {
+            tracing::info!(
+                "the primary is gone; this server begins again, as the primary if no other is faster"
+            );
+            running.abandon().await;
+            return Ok(Ended::ForStandby);
+        }
+        End::TakenOver => {
+            tracing::error!("another server has taken the store over");
+            running.abandon().await;
+            return if config.storage_standby {
+                Ok(Ended::ForStandby)
+            } else {
+                Err(standby::ended())
+            };
+        }
     };
     supervisor.stopping();
     tracing::info!("stopping: new connections are refused, running commands may finish");
@@ -262,6 +280,16 @@ enum End {
     Asked(Duration),
     /// Another server has taken the store over.
     TakenOver,
+    /// The owner of the store, which this server only reads, is gone.
+    OwnerGone,
+}
+
+/// Waits, on a secondary, until the store has no owner; for ever on other servers.
+async fn owner_is_gone(running: &Running, config: &Config) -> anyhow::Result<()> {
+    match running.service.store.is_secondary() {
+        true => standby::owner_is_gone(config).await,
+        false => std::future::pending().await,
+    }
 }
 
 /// Waits for SIGTERM, SIGINT, the command `shutdown`, or the loss of the store. Meanwhile SIGUSR1

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use mayfly_query::PartialFilters;
 use mayfly_service::parameters;
 use mayfly_service::{CommandLine, Scripts, Service, ServiceOptions};
-use mayfly_storage::{Store, StoreOptions};
+use mayfly_storage::{Store, StoreOptions, StoreRole};
 use mayfly_work::OpRegistry;
 
 use crate::archive::Archive;
@@ -28,7 +28,9 @@ pub(crate) async fn open_service(
     options: StartOptions,
     host: String,
 ) -> anyhow::Result<Arc<Service>> {
-    let StartOptions { config, clock, database_clock, log, argv, parsed, background } = options;
+    let StartOptions { mut config, clock, database_clock, log, argv, parsed, background } = options;
+    // Other members of a set see the address.
+    config.advertise.get_or_insert_with(|| host.clone());
     data_folder::check(&config)?;
     let archive = open_archive(&config)?;
     let descriptors = Descriptors::of_process();
@@ -41,6 +43,11 @@ pub(crate) async fn open_service(
     }
     let engine_name = engine.name();
     let ops = OpRegistry::new(clock.clone());
+    let role = match (config.is_secondary, config.has_members()) {
+        (true, _) => StoreRole::Secondary,
+        (false, true) => StoreRole::Owner,
+        (false, false) => StoreRole::Alone,
+    };
     let store_options = StoreOptions {
         filters: Arc::new(PartialFilters),
         oplog_bytes: config.oplog_bytes,
@@ -48,9 +55,13 @@ pub(crate) async fn open_service(
         id_hint_bytes: (config.cache_bytes / 64).clamp(1 << 20, 64 << 20),
         background,
         for_replay: false,
+        role,
     };
     let store = Store::open(engine, store_options, clock.clone(), ops.clone())
-        .and_then(|store| store.begin_log().map(|()| store))
+        .and_then(|store| match role {
+            StoreRole::Secondary => Ok(store),
+            StoreRole::Alone | StoreRole::Owner => store.begin_log().map(|()| store),
+        })
         .map_err(|error| data_folder::store_failed(&config, &error))?;
     if let Some(archive) = archive {
         store.archive_into(Arc::new(archive));

@@ -4,6 +4,9 @@
 //! clients. The others listen on no address, so that drivers go to the owner at once. When the
 //! owner is gone, one of them opens the store and begins to listen. A server whose store was taken
 //! over begins again as a waiting one.
+//!
+//! With `--replSet`, the others serve reads as secondaries while they wait. When the owner is gone,
+//! each of them begins again: one becomes the owner, which is the primary.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -30,6 +33,8 @@ const SELDOM: Duration = Duration::from_secs(3600);
 pub enum Turn {
     /// The store has no owner.
     Open,
+    /// Another server owns the store. This one reads it.
+    Read,
     /// The server was asked to stop.
     Stop,
 }
@@ -72,6 +77,11 @@ pub async fn await_turn(
             }
             Ok(()) = reasons.changed() => {
                 let Some(why) = reasons.borrow_and_update().clone() else { continue };
+                if config.has_members() && matches!(why, Waiting::Owner(_)) {
+                    is_stopped.store(true, Ordering::Release);
+                    drop(waiting.await);
+                    return Ok(Turn::Read);
+                }
                 let why = sentence(&why);
                 tracing::info!("standby: {why}");
                 if let Some(begun) = begun.take() {
@@ -85,6 +95,18 @@ pub async fn await_turn(
             () = signals.stop_requested() => is_stopped.store(true, Ordering::Release),
         }
     }
+}
+
+/// Waits, on a secondary, until the store has no owner.
+///
+/// # Errors
+/// A [`Failure`] as of a start.
+pub async fn owner_is_gone(config: &Config) -> anyhow::Result<()> {
+    // The thread ends with the process if the server ends before.
+    let waited = config.clone();
+    let waiting =
+        tokio::task::spawn_blocking(move || database::await_store(&waited, &mut |_| true));
+    waiting.await.context("waiting for the store was interrupted")?.map(drop)
 }
 
 /// Writes for `--healthcheck` that the server waits.

@@ -105,16 +105,26 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         return Err(why);
     }
     let listeners: Vec<Arc<TcpListener>> = listeners.into_iter().map(Arc::new).collect();
+    let has_members = config.has_members();
     if let Some(name) = config.repl_set.clone() {
-        let set = ReplicaSet::new(name, config.advertise.clone(), service.clock.now_ms());
+        let known_as = has_members.then(|| service.host.clone());
+        let advertised = config.advertise.clone().or(known_as);
+        let set = ReplicaSet::new(name, advertised, service.clock.now_ms());
         let _ = service.replica_set.set(set);
     }
-    note_start(&service);
+    if !service.store.is_secondary() {
+        note_start(&service);
+    }
     service.watch_transactions().context("cannot start a background thread")?;
     watch_threads(&service).context("cannot start a background thread")?;
     let connected = Connected::default();
     let mut tasks = JoinSet::new();
-    tasks.spawn(service.clone().follow_log());
+    if !service.store.is_secondary() {
+        tasks.spawn(service.clone().follow_log());
+    }
+    if has_members {
+        tasks.spawn(service.clone().follow_members());
+    }
     if config.tls.mode != TlsMode::Disabled {
         let _ = service.transport.set(transport.clone());
         tasks.spawn(tls::watch_end(transport.clone(), service.clone()));
@@ -136,8 +146,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     }
     warn_if_open(&config, &addresses);
     let log_archive = match &config.backup.archive_to {
-        Some(to) => Some(LogArchive::start(service.clone(), &config.backup, to)?),
-        None => None,
+        Some(to) if !service.store.is_secondary() => {
+            Some(LogArchive::start(service.clone(), &config.backup, to)?)
+        }
+        Some(_) | None => None,
     };
     for listener in listeners {
         tasks.spawn(accept(listener, reception.clone()));
@@ -303,7 +315,7 @@ async fn prepare(
     listeners: &[Arc<TcpListener>],
 ) -> anyhow::Result<()> {
     let (first, service) = (config.first_start.clone(), &reception.service);
-    if !first.is_due(service, config)? {
+    if service.store.is_secondary() || !first.is_due(service, config)? {
         return Ok(());
     }
     first.begin(service, config)?;

@@ -41,6 +41,7 @@ use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::record::new_uuid;
 use crate::record::storable::check_bytes;
+use crate::shared::change_version;
 use crate::timeseries::default_index;
 pub use change_index::{CollModChange, CollModResult, IndexSelector, NewExpireAfter};
 pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
@@ -454,6 +455,7 @@ fn put_definition(txn: &mut dyn Txn, id: u64, definition: DocBuf) -> Result<DocB
     check_bytes(definition.as_doc())?;
     let key = catalog_key::collection(id);
     txn.put(Keyspace::Catalog, &key, definition.as_bytes(), Guard::Checked).map_err(from_kv)?;
+    change_version(txn).map_err(from_kv)?;
     Ok(definition)
 }
 
@@ -467,6 +469,7 @@ fn object_ids(collection: &Collection, state: &CollectionState) -> Vec<u64> {
 fn put_gone(txn: &mut dyn Txn, collection: &Collection, state: &CollectionState) -> Result<()> {
     txn.delete(Keyspace::Catalog, &catalog_key::collection(collection.id()), Guard::Checked)
         .map_err(from_kv)?;
+    change_version(txn).map_err(from_kv)?;
     search::put_search_gone(txn, &collection.search, collection.id())?;
     object_ids(collection, state).into_iter().try_for_each(|id| put_dropped(txn, id))
 }

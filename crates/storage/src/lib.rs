@@ -18,6 +18,7 @@ pub mod policy;
 mod read;
 mod record;
 mod replay;
+mod secondary;
 mod session;
 mod shared;
 mod store;
@@ -68,7 +69,7 @@ pub use record::error::from_kv as of_engine;
 pub use record::{IdKey, RecordKey, RetiredTally, StoredDocument, id_key, new_uuid, record_id};
 pub use replay::Replay;
 pub use session::StoreSession;
-pub use store::{Store, StoreOptions};
+pub use store::{Store, StoreOptions, StoreRole};
 pub use ttl::TtlStats;
 pub use views::{
     MAX_VIEW_DEPTH, ReadsOf, ResolvedView, SHOW_BUCKETS_STAGE, UNPACK_STAGE, View, buckets_view,

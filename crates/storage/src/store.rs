@@ -22,6 +22,7 @@ use crate::policy::TtlParameters;
 use crate::policy::watch::{ClockWatch, Mark};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+use crate::secondary::{FollowingEngine, SettledThread, read_settled};
 use crate::sweep::Sweeper;
 use crate::ttl::TtlMonitor;
 use crate::ttl::pass::PacedPolicies;
@@ -31,6 +32,18 @@ use crate::write::{FindArchives, OpenTransaction, SyncGate, Writer, wait_for_bui
 
 /// How long closing waits for a running unit.
 const LAST_UNIT: Duration = Duration::from_secs(2);
+
+/// What a store does with its byte store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreRole {
+    /// No other process uses it.
+    #[default]
+    Alone,
+    /// It is the only one that writes. Secondaries may read what it writes.
+    Owner,
+    /// It reads what the owner writes.
+    Secondary,
+}
 
 /// Options of an open store.
 pub struct StoreOptions {
@@ -48,6 +61,8 @@ pub struct StoreOptions {
     /// Whether the store is opened for a replay of its log, which may still need the temporary
     /// collections of commands that had not ended.
     pub for_replay: bool,
+    /// What the store does with its byte store.
+    pub role: StoreRole,
 }
 
 impl Default for StoreOptions {
@@ -59,6 +74,7 @@ impl Default for StoreOptions {
             id_hint_bytes: 1 << 20,
             background: true,
             for_replay: false,
+            role: StoreRole::Alone,
         }
     }
 }
@@ -91,6 +107,8 @@ pub struct Store {
     pub(crate) log_fed_rebuilds: AtomicU64,
     pub(crate) visit_hook: VisitHook,
     pub(crate) paced: PacedPolicies,
+    /// Writes the settled timestamp for secondaries, or reads it as one.
+    settled: parking_lot::Mutex<Option<SettledThread>>,
     /// The mark of the point of the backup cursor that is open.
     pub(crate) cursor_point: parking_lot::Mutex<Weak<()>>,
     /// Called after each unit of a visit.
@@ -123,17 +141,25 @@ impl Store {
         ops: Arc<OpRegistry>,
     ) -> Result<Arc<Store>> {
         refuse_unfinished(&*engine)?;
+        let following = match options.role {
+            StoreRole::Secondary => Some(FollowingEngine::new(engine.clone())),
+            StoreRole::Alone | StoreRole::Owner => None,
+        };
+        let engine = following.clone().map_or(engine, |it| it as Arc<dyn Engine>);
         let catalog = Catalog::load(&*engine, &*options.filters)?;
         let limits = LogLimits {
             bytes: resized_bytes(&*engine, options.oplog_bytes)?,
             retention_ms: options.oplog_retention_ms,
         };
-        let (oplog, written_ms) = Oplog::open(engine.clone(), clock.now_ms(), limits)?;
+        let settled = following.as_ref().map(|_| read_settled(&*engine)).transpose()?;
+        let (oplog, written_ms) = Oplog::open(engine.clone(), clock.now_ms(), limits, settled)?;
         let ttl_params: Arc<TtlParameters> = Arc::default();
         let mark = load_mark(&*engine)?;
         let watch = ClockWatch::begin(clock.clone(), ttl_params.clone(), written_ms, mark);
         // No timestamp up to a stored position is assigned again, also if the clock was set back.
-        oplog.clock.advance_to(catalog.last_fed());
+        if following.is_none() {
+            oplog.clock.advance_to(catalog.last_fed());
+        }
         let sync =
             SyncGate::start(engine.clone(), oplog.clock.shared_settled()).map_err(no_thread)?;
         let core = Core {
@@ -149,6 +175,7 @@ impl Store {
             open_places: OpenPlaces::default(),
             ttl_params,
             watch: Arc::new(watch),
+            follows_owner: following.is_some(),
         };
         let store = Arc::new(Store {
             writer: Writer::new(core, sync),
@@ -160,6 +187,7 @@ impl Store {
             log_fed_rebuilds: AtomicU64::new(0),
             visit_hook: VisitHook::default(),
             paced: PacedPolicies::default(),
+            settled: parking_lot::Mutex::default(),
             cursor_point: parking_lot::Mutex::default(),
             #[cfg(test)]
             between_units: parking_lot::Mutex::default(),
@@ -168,6 +196,14 @@ impl Store {
         });
         let finds_archives: Weak<dyn FindArchives> = Arc::<Store>::downgrade(&store);
         store.find_archives_by(finds_archives);
+        if let Some(following) = following {
+            following.follow_for(&store);
+            store.stay_secondary();
+            if options.background {
+                *store.settled.lock() = Some(SettledThread::read(&store).map_err(no_thread)?);
+            }
+            return Ok(store);
+        }
         store.load_counts()?;
         store.forget_unfinished_builds()?;
         if !options.for_replay {
@@ -182,6 +218,9 @@ impl Store {
                 }
             }));
             *store.ttl.lock() = Some(TtlMonitor::start(&store).map_err(no_thread)?);
+            if options.role == StoreRole::Owner {
+                *store.settled.lock() = Some(SettledThread::write(&store).map_err(no_thread)?);
+            }
         }
         Ok(store)
     }
@@ -228,6 +267,11 @@ impl Store {
         })?;
         self.oplog.trim();
         Ok(())
+    }
+
+    /// Whether the store reads what another process writes.
+    pub fn is_secondary(&self) -> bool {
+        self.follows_owner
     }
 
     /// Whether the TTL monitor's thread is running.
@@ -335,6 +379,11 @@ impl Store {
         let sweeper = self.sweeper.lock().take();
         if let Some(sweeper) = sweeper {
             sweeper.stop();
+        }
+        drop(self.settled.lock().take());
+        if self.is_secondary() {
+            self.close_gate();
+            return self.engine.close().map_err(from_kv);
         }
         self.refuse_units();
         self.await_steps_of_feeds(LAST_UNIT);

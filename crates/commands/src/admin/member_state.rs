@@ -24,12 +24,18 @@ pub(super) const GET_RBID: Command =
         .needs(Needs::Cluster(&[Action::ReplSetGetStatus]))
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
 
-/// The only member of a set is elected at once. On the primary the command has no effect.
+/// The only member of a set is elected at once. On the primary the command has no effect. A
+/// secondary becomes the primary only when the primary is gone.
 fn run_step_up(ctx: &CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     set(ctx)?;
     ctx.service.store.step_up();
-    ctx.service.is_primary();
-    Ok(())
+    match ctx.service.is_primary() {
+        true => Ok(()),
+        false => {
+            let text = "Election failed: another server owns the store.";
+            Err(Error::new(ErrorCode::CommandFailed, text))
+        }
+    }
 }
 
 fn run_maintenance(ctx: &CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {

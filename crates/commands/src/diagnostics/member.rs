@@ -38,6 +38,14 @@ impl Role {
     pub(crate) fn is_primary(self) -> bool {
         self == Role::Primary
     }
+
+    /// The number and the name in `replSetGetStatus`.
+    fn state(self) -> (i32, &'static str) {
+        match self {
+            Role::Primary => (1, "PRIMARY"),
+            Role::Secondary => (2, "SECONDARY"),
+        }
+    }
 }
 
 /// Appends the fields of a member in `hello` and `serverStatus`.
@@ -48,13 +56,19 @@ pub(crate) fn append_member(
     doc: &mut DocBuilder,
 ) {
     let me = set.me(ctx.connection, &ctx.service.host);
+    let members = set.members(&me, role.is_primary());
     doc.append("setName", set.name.as_str());
     append_whole(doc, "setVersion", set.config().version);
     doc.append("secondary", !role.is_primary());
-    doc.start_array("hosts").push(me.as_str());
+    doc.start_array("hosts");
+    for member in &members {
+        doc.push(member.address.as_str());
+    }
     doc.end();
+    if let Some(primary) = members.iter().find(|member| member.is_owner) {
+        doc.append("primary", primary.address.as_str());
+    }
     if role.is_primary() {
-        doc.append("primary", me.as_str());
         doc.append("electionId", RawValue::ObjectId(set.election_id()));
     }
     doc.append("me", me.as_str()).start_document("lastWrite");
@@ -76,37 +90,52 @@ pub(crate) fn append_whole(doc: &mut DocBuilder, name: &str, number: i64) {
 /// Appends the fields of `replSetGetStatus`.
 pub(crate) fn append_set_status(ctx: &CommandContext<'_>, set: &ReplicaSet, doc: &mut DocBuilder) {
     let service = ctx.service;
-    let primary = service.is_primary();
-    let (state, name) = if primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
+    let role = Role::of(service);
+    let me = set.me(ctx.connection, &service.host);
+    let members = set.members(&me, role.is_primary());
+    let count = i32::try_from(members.len()).unwrap_or(i32::MAX);
     let last = RawValue::Date(last_write_ms(service));
     doc.append("set", set.name.as_str());
     doc.append("date", RawValue::Date(service.clock.now_ms()));
-    doc.append("myState", state).append("term", set.term());
+    doc.append("myState", role.state().0).append("term", set.term());
+    // All members read the same store, and none copies from another.
     doc.append("syncSourceHost", "").append("syncSourceId", -1);
     doc.append("heartbeatIntervalMillis", 2000_i64).append("majorityVoteCount", 1);
-    doc.append("writeMajorityCount", 1).append("votingMembersCount", 1);
-    doc.append("writableVotingMembersCount", 1).start_document("optimes");
+    doc.append("writeMajorityCount", 1).append("votingMembersCount", count);
+    doc.append("writableVotingMembersCount", count).start_document("optimes");
     append_op_time(doc, "lastCommittedOpTime", service, set);
     doc.append("lastCommittedWallTime", last);
     for time in ["readConcernMajorityOpTime", "appliedOpTime", "durableOpTime"] {
         append_op_time(doc, time, service, set);
     }
     doc.append("lastAppliedWallTime", last).append("lastDurableWallTime", last).end();
-    doc.start_array("members").push_document();
-    doc.append("_id", 0).append("name", set.me(ctx.connection, &service.host).as_str());
-    doc.append("health", 1.0).append("state", state).append("stateStr", name);
-    doc.append("uptime", i32::try_from(service.uptime_ms() / 1000).unwrap_or(i32::MAX));
-    append_op_time(doc, "optime", service, set);
-    doc.append("optimeDate", last).append("lastAppliedWallTime", last);
-    doc.append("lastDurableWallTime", last).append("syncSourceHost", "");
-    doc.append("syncSourceId", -1).append("infoMessage", "");
-    if primary {
-        let elected = set.elected_ms();
-        let time = u64::try_from(elected / 1000).unwrap_or_default() << 32 | 1;
-        doc.append("electionTime", RawValue::Timestamp(time));
-        doc.append("electionDate", RawValue::Date(elected));
+    doc.start_array("members");
+    for (id, member) in (0_i32..).zip(&members) {
+        let is_self = member.address == me;
+        let role = if member.is_owner { Role::Primary } else { Role::Secondary };
+        doc.push_document();
+        doc.append("_id", id).append("name", member.address.as_str());
+        let (state, name) = role.state();
+        doc.append("health", 1.0).append("state", state).append("stateStr", name);
+        if is_self {
+            doc.append("uptime", i32::try_from(service.uptime_ms() / 1000).unwrap_or(i32::MAX));
+        }
+        append_op_time(doc, "optime", service, set);
+        doc.append("optimeDate", last).append("lastAppliedWallTime", last);
+        doc.append("lastDurableWallTime", last).append("syncSourceHost", "");
+        doc.append("syncSourceId", -1).append("infoMessage", "");
+        if member.is_owner {
+            let elected = set.elected_ms();
+            let time = u64::try_from(elected / 1000).unwrap_or_default() << 32 | 1;
+            doc.append("electionTime", RawValue::Timestamp(time));
+            doc.append("electionDate", RawValue::Date(elected));
+        }
+        append_whole(doc, "configVersion", set.config().version);
+        doc.append("configTerm", set.term());
+        if is_self {
+            doc.append("self", true);
+        }
+        doc.append("lastHeartbeatMessage", "").end();
     }
-    append_whole(doc, "configVersion", set.config().version);
-    doc.append("configTerm", set.term());
-    doc.append("self", true).append("lastHeartbeatMessage", "").end().end();
+    doc.end();
 }

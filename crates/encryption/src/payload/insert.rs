@@ -111,7 +111,7 @@ fn edges<'a>(fields: &PayloadFields<'a>) -> Result<Vec<InsertTokens<'a>>> {
 impl<'a> InsertTokens<'a> {
     fn read(fields: &PayloadFields<'a>) -> Result<InsertTokens<'a>> {
         let encrypted_tokens = fields.binary("p")?;
-        // A token; edges of ranges add a byte that tells leaves from inner nodes.
+        // A token; edges of ranges add a byte that distinguishes leaves from inner nodes.
         let known = [IV_BYTES + TOKEN_BYTES, IV_BYTES + TOKEN_BYTES + 1];
         if !known.contains(&encrypted_tokens.len()) {
             let bytes = encrypted_tokens.len();

@@ -4,6 +4,7 @@ mod encrypted;
 mod faults;
 mod opening;
 mod proxy;
+mod secondary;
 mod standby;
 mod store;
 

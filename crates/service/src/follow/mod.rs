@@ -52,8 +52,7 @@ impl Service {
             let edition = self.store.definitions_edition();
             let collections = self.store.log_fed_collections();
             let present = self.search_files();
-            if files.as_ref() != Some(&present) {
-                self.remove_other_files(&present);
+            if files.as_ref() != Some(&present) && self.remove_other_files(&present) {
                 files = Some(present);
             }
             let ids: HashSet<u64> = collections.iter().map(|collection| collection.id()).collect();
@@ -105,11 +104,14 @@ impl Service {
         versions.map(|version| version.file).collect()
     }
 
-    /// Removes the files of search indexes that were dropped.
-    fn remove_other_files(&self, present: &HashSet<u64>) {
-        if let Err(error) = self.search.remove_others(present) {
-            tracing::warn!(%error, "files of dropped search indexes could not be removed");
+    /// Removes the files of search indexes that were dropped. Returns whether all are removed: the
+    /// next change of a definition tries the others again.
+    fn remove_other_files(&self, present: &HashSet<u64>) -> bool {
+        let removed = self.search.remove_others(present);
+        if let Err(error) = &removed {
+            tracing::warn!(%error, "files of dropped search indexes could not be removed; this is tried again after the next change of a definition");
         }
+        removed.is_ok()
     }
 
     /// The time until files of a collection's search indexes are to be committed.

@@ -4,6 +4,7 @@
 mod audit;
 mod auto_compact;
 mod definitions;
+mod members;
 mod own_documents;
 mod start;
 mod stored_functions;

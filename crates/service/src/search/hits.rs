@@ -40,6 +40,10 @@ impl Searcher for SearchIndexes {
         let Some(index) = indexes.iter().find(|index| index.name == name) else {
             return Ok(None);
         };
+        if session.store.is_secondary() {
+            // Their files belong to the server that writes.
+            return Err(Error::not_implemented("search on a secondary; read from the primary"));
+        }
         self.searches.add(1);
         let version = self.await_version(session, collection, index)?;
         let open = version.files.get::<OpenSearch>().ok_or_else(|| not_ready(index))?;

@@ -206,6 +206,12 @@ impl ClusterParameters {
         Ok(parameters)
     }
 
+    /// Takes over values that were loaded.
+    pub(crate) fn adopt(&self, loaded: ClusterParameters) {
+        *self.stored.lock() = loaded.stored.into_inner();
+        self.max_time_ms.store(loaded.max_time_ms.into_inner(), Ordering::Relaxed);
+    }
+
     fn stored(&self, name: &str) -> Option<DocBuf> {
         let stored = self.stored.lock();
         stored.iter().find(|(stored, _)| *stored == name).map(|(_, document)| document.clone())

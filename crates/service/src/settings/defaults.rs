@@ -68,6 +68,11 @@ impl Defaults {
         Ok(defaults)
     }
 
+    /// Takes over defaults that were loaded.
+    pub(crate) fn adopt(&self, loaded: Defaults) {
+        self.set(loaded.concerns.into_inner());
+    }
+
     /// The current default concerns.
     pub fn get(&self) -> DefaultConcerns {
         self.concerns.lock().clone()

@@ -47,6 +47,11 @@ impl FeatureCompatibility {
         Ok(FeatureCompatibility { current: AtomicUsize::new(current) })
     }
 
+    /// Takes over a version that was loaded.
+    pub(crate) fn adopt(&self, loaded: &FeatureCompatibility) {
+        self.current.store(loaded.current.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// The version in effect.
     pub fn current(&self) -> &'static str {
         VERSIONS.get(self.current.load(Ordering::Relaxed)).copied().unwrap_or_default()

@@ -166,6 +166,11 @@ impl QuerySettings {
         Ok(settings)
     }
 
+    /// Takes over settings that were loaded.
+    pub(crate) fn adopt(&self, loaded: &QuerySettings) {
+        self.install(loaded.installed.read().entries.clone());
+    }
+
     fn install(&self, entries: Entries) {
         let any = !entries.is_empty();
         let commands = entries.values().filter_map(|setting| setting.command());

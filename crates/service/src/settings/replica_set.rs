@@ -1,4 +1,7 @@
-//! A replica set with one member: the state that drivers see, and when this node is the primary.
+//! A replica set: the state that drivers see, and when this node is the primary.
+//!
+//! A set has one member, or those servers over one store in PostgreSQL that the engine knows: its
+//! owner is the primary.
 //!
 //! The store knows whether it is the primary; this module keeps the term, and the state that
 //! clients last saw.
@@ -7,6 +10,7 @@ mod config;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use mayfly_kv::{Member, Members};
 use mayfly_storage::Store;
 use parking_lot::{Mutex, RwLock};
 
@@ -14,7 +18,7 @@ pub use self::config::{NUMBERS, SetConfig};
 use crate::clients::Connection;
 use crate::process::Topology;
 
-/// The set that this node is the only member of.
+/// The set that this node is a member of.
 pub struct ReplicaSet {
     /// The name of the set, from `--replSet`.
     pub name: String,
@@ -29,6 +33,8 @@ pub struct ReplicaSet {
     /// When the current primary was elected, in milliseconds since 1970.
     elected_ms: AtomicI64,
     config: RwLock<SetConfig>,
+    /// The servers over the store; none if this node is the only member.
+    members: RwLock<Members>,
     /// Held while the configuration is changed and stored.
     pub reconfiguring: Mutex<()>,
 }
@@ -50,6 +56,7 @@ impl ReplicaSet {
             changing: Mutex::new(()),
             elected_ms: AtomicI64::new(now_ms),
             config: RwLock::default(),
+            members: RwLock::default(),
             reconfiguring: Mutex::new(()),
         }
     }
@@ -87,14 +94,38 @@ impl ReplicaSet {
         *self.config.write() = config;
     }
 
+    /// Notes the servers over the store. Returns whether that changes what clients see.
+    pub(crate) fn note_members(&self, members: Members) -> bool {
+        let mut noted = self.members.write();
+        let changes = *noted != members;
+        *noted = members;
+        changes
+    }
+
+    /// The members, in the order of their addresses. `me` is among them.
+    pub fn members(&self, me: &str, is_primary: bool) -> Vec<Member> {
+        let me = Member { address: me.to_owned(), is_owner: is_primary };
+        let mut list = self.members.read().list.clone();
+        list.retain(|other| other.address != me.address);
+        // A new owner is known before its row is: no set has two primaries.
+        list.iter_mut().for_each(|other| other.is_owner &= !is_primary);
+        list.push(me);
+        list.sort();
+        list
+    }
+
     /// The ObjectId `settings.replicaSetId` of the configuration.
     pub fn id(&self) -> [u8; 12] {
         self.id
     }
 
-    /// The number of elections since the start.
+    /// The number of the current primary: that of the owner of a shared store, or the number of
+    /// elections since the start.
     pub fn term(&self) -> i64 {
-        self.term.load(Ordering::Acquire)
+        match self.members.read().term {
+            0 => self.term.load(Ordering::Acquire),
+            term => term,
+        }
     }
 
     /// `electionId` of the current term.

@@ -156,7 +156,14 @@ impl Collection {
     /// # Errors
     /// Errors of the operation's deadline.
     pub(crate) fn change_state(&self) -> Result<ChangedState<'_>> {
-        let take = || current::acquire(|longest| self.state.try_write_for(longest));
+        self.change_state_by(|| current::acquire(|longest| self.state.try_write_for(longest)))
+    }
+
+    /// Locks the state exclusively; the caller waits in its own way.
+    pub(crate) fn change_state_by<'c>(
+        &'c self,
+        take: impl FnOnce() -> Result<RwLockWriteGuard<'c, CollectionState>>,
+    ) -> Result<ChangedState<'c>> {
         Ranked::take(Rank::Changing(self.id), take)
     }
 

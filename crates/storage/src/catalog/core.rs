@@ -32,6 +32,8 @@ pub struct Core {
     pub(crate) open_places: OpenPlaces,
     pub(crate) ttl_params: Arc<TtlParameters>,
     pub(crate) watch: Arc<ClockWatch>,
+    /// Whether another process writes the byte store: this one does not know the counts.
+    pub(crate) follows_owner: bool,
 }
 
 impl Core {

@@ -14,7 +14,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{
     Direction, Engine, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions,
 };
-use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::current;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -37,6 +37,7 @@ mod held;
 mod history;
 mod id_hints;
 mod index;
+mod loaded;
 mod open;
 mod open_places;
 mod policy;
@@ -61,6 +62,7 @@ pub(crate) use collection::ChangedState;
 pub use collection::Collection;
 pub(crate) use index::IndexRuntime;
 pub use index::{Index, UseCounter, VisibleIndexes};
+pub(crate) use loaded::Loaded;
 pub(crate) use policy::{Policy, PolicySource, TimeToLive};
 use search::decode_search;
 pub use search::{SearchIndex, SearchVersion};
@@ -112,13 +114,10 @@ impl Catalog {
         let mut map = Namespaces::default();
         let settings = Arc::default();
         for (id, bytes) in rows(&*txn, b'c')? {
-            let stored = RawDoc::new(&bytes).ok_or_else(|| damaged("a catalog entry"))?;
-            let collection = Arc::new(decode_collection(id, stored, filters, &settings)?);
+            let collection = Arc::new(Loaded::parse(id, &bytes)?.collection(filters, &settings)?);
             map.insert(collection.namespace(), collection);
         }
-        load_multikey(&*txn, &map)?;
-        load_search(&*txn, &map)?;
-        let may_be_log_fed = AtomicBool::new(load_feeds(&*txn, &map)?);
+        let may_be_log_fed = AtomicBool::new(load_attributes(&*txn, &map)?);
         let dropped = rows(&*txn, b'd')?.into_iter().map(|(id, _)| id).collect();
         Ok(Catalog {
             map: ArcSwap::from_pointee(map),
@@ -190,6 +189,17 @@ impl Catalog {
         let mut map = (*self.map.load_full()).clone();
         change(&mut map);
         self.map.store(Arc::new(map));
+    }
+
+    /// Loads what rows of their own say of the collections of the present map.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected, errors of the engine.
+    pub(crate) fn load_attributes(&self, txn: &dyn Txn) -> Result<()> {
+        if load_attributes(txn, &self.all())? {
+            self.may_be_log_fed.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// The greatest position of a log-fed or search index; 0 without any.
@@ -280,6 +290,14 @@ pub(crate) fn rows(txn: &dyn Txn, kind: u8) -> Result<Vec<(u64, Vec<u8>)>> {
     Ok(rows)
 }
 
+/// Loads multikey bits, search indexes and positions. Returns whether there are log-fed or search
+/// indexes.
+fn load_attributes(txn: &dyn Txn, map: &Namespaces) -> Result<bool> {
+    load_multikey(txn, map)?;
+    load_search(txn, map)?;
+    load_feeds(txn, map)
+}
+
 fn load_multikey(txn: &dyn Txn, map: &Namespaces) -> Result<()> {
     let marks: std::collections::HashMap<u64, Vec<u8>> = rows(txn, b'm')?.into_iter().collect();
     for collection in map.values() {
@@ -300,10 +318,15 @@ fn load_multikey(txn: &dyn Txn, map: &Namespaces) -> Result<()> {
 fn load_search(txn: &dyn Txn, map: &Namespaces) -> Result<()> {
     let rows: std::collections::HashMap<u64, Vec<u8>> = rows(txn, b's')?.into_iter().collect();
     for collection in map.values() {
-        if let Some(row) = rows.get(&collection.id()) {
-            let list =
-                decode_search(row).ok_or_else(|| damaged("search indexes in the catalog"))?;
-            collection.search.install(list);
+        let present = collection.search.all();
+        match rows.get(&collection.id()) {
+            Some(row) if *encode_search(&present).as_bytes() != **row => {
+                let list =
+                    decode_search(row).ok_or_else(|| damaged("search indexes in the catalog"))?;
+                collection.search.install(list);
+            }
+            None if !present.is_empty() => collection.search.install(Vec::new()),
+            Some(_) | None => {}
         }
     }
     Ok(())
@@ -348,45 +371,6 @@ fn append_index(doc: &mut DocBuilder, index: &Index) {
     doc.append("id", index.id as i64);
     doc.append("ready", index.runtime.ready.load(Ordering::Acquire));
     doc.append("spec", index.spec.document());
-}
-
-fn decode_collection(
-    id: u64,
-    stored: RawDoc<'_>,
-    filters: &dyn FilterCompiler,
-    settings: &Arc<Settings>,
-) -> Result<Collection> {
-    let ns =
-        stored.get("ns").and_then(RawValue::as_str).ok_or_else(|| damaged("a catalog entry"))?;
-    let uuid = match stored.get("uuid") {
-        Some(RawValue::Binary { bytes, .. }) => bytes.try_into().ok(),
-        _ => None,
-    };
-    let uuid = uuid.ok_or_else(|| damaged("a catalog entry"))?;
-    let options = stored.get("options").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
-    let mut indexes = Vec::new();
-    let list = stored.get("indexes").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
-    for item in list.iter().filter_map(|item| item.value().as_document()) {
-        indexes.push(Arc::new(decode_index(item, filters)?));
-    }
-    let id_index = stored.get("idIndex").and_then(RawValue::as_document);
-    let id_index = id_index.map(|item| decode_index(item, filters).map(Arc::new)).transpose()?;
-    let collation = Collation::of_options(options)?;
-    let state = CollectionState::new(options.to_owned(), id_index, indexes, filters)?;
-    Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state, (collation, settings.clone())))
-}
-
-fn decode_index(item: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Index> {
-    let (Some(RawValue::Int64(id)), Some(RawValue::Document(spec))) =
-        (item.get("id"), item.get("spec"))
-    else {
-        return Err(damaged("an index in the catalog"));
-    };
-    let spec = IndexSpec::from_catalog(spec.to_owned())?;
-    let index = new_index(id as u64, spec, filters)?;
-    let ready = matches!(item.get("ready"), Some(RawValue::Bool(true)));
-    index.runtime.ready.store(ready, Ordering::Release);
-    Ok(index)
 }
 
 /// An index that is not ready yet.

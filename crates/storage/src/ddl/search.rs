@@ -25,6 +25,7 @@ use crate::oplog::{LoggedObject, OplogBatch};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::record::storable::check_bytes;
+use crate::shared::change_version;
 
 /// A search index that is to be created.
 pub struct NewSearchIndex {
@@ -96,6 +97,7 @@ pub(super) fn put_search(
     collection: &Collection,
     list: &[Arc<SearchIndex>],
 ) -> Result<()> {
+    change_version(txn).map_err(from_kv)?;
     let key = catalog_key::search(collection.id());
     if list.is_empty() {
         return txn.delete(Keyspace::Catalog, &key, Guard::Checked).map_err(from_kv);

@@ -108,6 +108,23 @@ impl OplogClock {
         goes
     }
 
+    /// Continues after this timestamp, up to which another process has completed the log. Returns
+    /// false when the clock was there already. Which scopes the entries concern is not known, so
+    /// all watches note them.
+    pub(crate) fn follow_to(&self, settled: u64) -> bool {
+        let before = self.settled();
+        if settled <= before {
+            return false;
+        }
+        let times = CommitTimes { first: before + 1, last: settled };
+        let watches = self.watches.all();
+        watches.iter().for_each(|watch| watch.note(times));
+        self.order.advance_to(settled);
+        watches.iter().for_each(|watch| watch.wake());
+        self.committed.notify();
+        true
+    }
+
     /// The last assigned timestamp, ordered after all earlier assignments.
     pub(super) fn last_ordered(&self) -> u64 {
         self.order.last_ordered()

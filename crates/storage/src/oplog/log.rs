@@ -65,8 +65,9 @@ struct LastEntry {
 }
 
 impl Oplog {
-    /// Opens the log in this engine. Also returns when its newest entry was written, in
-    /// milliseconds since 1970.
+    /// Opens the log in this engine. `settled` is the timestamp up to which it is complete if
+    /// another process writes it. Also returns when its newest entry was written, in milliseconds
+    /// since 1970.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -74,6 +75,7 @@ impl Oplog {
         engine: Arc<dyn Engine>,
         now_ms: i64,
         limits: LogLimits,
+        settled: Option<u64>,
     ) -> Result<(Oplog, Option<i64>)> {
         let last = last_entry(&*engine)?;
         let cut = load_cut(&*engine)?;
@@ -85,7 +87,8 @@ impl Oplog {
             0 => 0,
             timestamp => timestamp.max(OplogClock::second_after(now_ms)),
         };
-        let clock = OplogClock::over(engine.log().clone(), last_known, window);
+        let continues = settled.unwrap_or(last_known);
+        let clock = OplogClock::over(engine.log().clone(), continues, window);
         let oplog = Oplog {
             engine,
             clock,

@@ -244,6 +244,13 @@ impl Watches {
         concerned.watches
     }
 
+    /// All watches.
+    pub(super) fn all(&self) -> Vec<Arc<Watch>> {
+        let mut all = Vec::new();
+        self.add_all(&mut all);
+        all
+    }
+
     #[cold]
     fn add_all(&self, concerned: &mut Vec<Arc<Watch>>) {
         let by_scope = self.by_scope.read();

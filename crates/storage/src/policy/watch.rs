@@ -276,6 +276,20 @@ impl ClockWatch {
         Mark::Restored { since_ms }
     }
 
+    /// Takes over the suspension that the owner of the store has recorded: documents are hidden by
+    /// the wall clock here as there.
+    pub(crate) fn follow(&self, mark: Option<Mark>) {
+        match mark {
+            None => self.trust(&mut self.state.lock(), self.steady_offset()),
+            Some(mark) => {
+                let since_ms = self.clock.now_ms();
+                let fault = Fault::of(mark, self.up_ms());
+                *self.state.lock() = State::Suspended { fault, since_ms };
+                self.trusted.store(false, Ordering::Release);
+            }
+        }
+    }
+
     /// The present suspension.
     pub(crate) fn suspension(&self) -> Option<Suspension> {
         self.is_trusted();

@@ -18,6 +18,8 @@ use crate::record::layout::object_range;
 
 /// The number of records between two checks of the deadline.
 const CHECK_EVERY: i64 = 256;
+/// The number of records that a secondary counts between two checks.
+const COUNTED_AT_ONCE: usize = 100_000;
 /// The number of entries in the sample for an estimate.
 const SAMPLE_ENTRIES: usize = 100;
 
@@ -79,11 +81,15 @@ impl Tally<'_> {
 }
 
 impl Core {
-    /// The number of documents. It is known except after a crash, when this counts them.
+    /// The number of documents. It is known except after a crash, when this counts them, and in a
+    /// store that another process writes.
     ///
     /// # Errors
     /// Errors of the engine.
     pub fn count_documents(&self, op: &OpCtx, collection: &Collection) -> Result<i64> {
+        if self.follows_owner {
+            return self.count_stored(op, collection);
+        }
         if !collection.counts.exact.load(Ordering::Acquire) {
             self.recount(op, collection)?;
         }
@@ -93,6 +99,22 @@ impl Core {
     /// The bytes of BSON; exact when the count is.
     pub fn data_bytes(&self, collection: &Collection) -> i64 {
         collection.counts.bytes.load(Ordering::Acquire).max(0)
+    }
+
+    /// Counts the records of a snapshot.
+    fn count_stored(&self, op: &OpCtx, collection: &Collection) -> Result<i64> {
+        let (snapshot, mut range) = (self.latest()?, object_range(collection.id()));
+        let mut documents = 0;
+        loop {
+            op.check()?;
+            let (found, end) =
+                snapshot.txn.count(Keyspace::Record, &range, COUNTED_AT_ONCE).map_err(from_kv)?;
+            documents += found as i64;
+            match end {
+                ScanEnd::Exhausted => return Ok(documents),
+                ScanEnd::More { last_key } => range = range.after(&last_key, Direction::Forward),
+            }
+        }
     }
 
     /// Counts the documents of a snapshot while writers continue. Their changes are added to a
@@ -150,14 +172,19 @@ impl Core {
             let bytes = bytes_of(Keyspace::Index, index.id())?;
             indexes.push((index, bytes));
         }
+        let storage_bytes = bytes_of(Keyspace::Record, collection.id())?;
         Ok(CollectionSizes {
             documents,
-            data_bytes: self.data_bytes(collection),
+            data_bytes: match self.follows_owner {
+                // Reading all documents would cost too much.
+                true => i64::try_from(storage_bytes).unwrap_or(i64::MAX),
+                false => self.data_bytes(collection),
+            },
             id_index_bytes: collection
                 .id_index_id()
                 .map(|id| bytes_of(Keyspace::Index, id))
                 .transpose()?,
-            storage_bytes: bytes_of(Keyspace::Record, collection.id())?,
+            storage_bytes,
             indexes,
             retired: self.retired(collection),
         })

@@ -294,6 +294,11 @@ pub(crate) mod catalog_key {
     pub(crate) const UNFINISHED: &[u8] = b"x";
     /// The identity of the store and the timelines of its log.
     pub(crate) const IDENTITY: &[u8] = b"i";
+    /// The version of the definitions ([`crate::shared`]).
+    pub(crate) const VERSION: &[u8] = b"e";
+    /// The timestamp up to which the log is complete, for stores that read this one: 8 bytes,
+    /// big-endian.
+    pub(crate) const SETTLED: &[u8] = b"t";
     /// The latest backups.
     pub(crate) const BACKUPS: &[u8] = b"b";
 

@@ -6,6 +6,8 @@
 
 use mayfly_kv::{Guard, Keyspace, KvError, KvResult, Txn};
 
+use super::change_version;
+
 /// Sets bits in a row, under its lock, and returns all that are set. Another store may have set
 /// further ones.
 pub(crate) fn set_bits(txn: &mut dyn Txn, key: &[u8], bits: u32) -> KvResult<u32> {
@@ -20,6 +22,7 @@ pub(crate) fn set_bits(txn: &mut dyn Txn, key: &[u8], bits: u32) -> KvResult<u32
     let all = stored | bits;
     if all != stored {
         txn.put(Keyspace::Catalog, key, &all.to_le_bytes(), Guard::Derived)?;
+        change_version(txn)?;
     }
     Ok(all)
 }

@@ -6,7 +6,9 @@
 mod back_off;
 mod bits;
 mod sequence;
+mod version;
 
 pub(crate) use back_off::back_off;
 pub(crate) use bits::set_bits;
 pub(crate) use sequence::Sequence;
+pub(crate) use version::{NO_VERSION, change_version, version};

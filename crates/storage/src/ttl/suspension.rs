@@ -9,6 +9,7 @@ use crate::oplog::OplogBatch;
 use crate::policy::watch::{Mark, Suspension};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+use crate::shared::change_version;
 
 /// Reads the mark of the last run; an unreadable one is ignored.
 pub(crate) fn load_mark(engine: &dyn Engine) -> Result<Option<Mark>> {
@@ -63,6 +64,7 @@ impl Store {
         let mut recorded = self.suspension_recorded.lock();
         self.change(|txn, oplog| {
             log(oplog);
+            change_version(txn).map_err(from_kv)?;
             match mark.map(Mark::to_document) {
                 Some(mark) => txn.put(Keyspace::Catalog, key, mark.as_bytes(), Guard::Checked),
                 None => txn.delete(Keyspace::Catalog, key, Guard::Checked),

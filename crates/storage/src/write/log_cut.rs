@@ -15,6 +15,7 @@ use crate::catalog::note_stored;
 use crate::oplog::visit_all;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+use crate::shared::change_version;
 
 /// A smaller log is not cut, because it refers to little.
 const LITTLE_BYTES: u64 = 4 << 20;
@@ -118,6 +119,7 @@ impl Writer {
             if let Some(note) = note {
                 oplog.note(note);
             }
+            change_version(txn).map_err(from_kv)?;
             let value = last.to_be_bytes();
             txn.put(Keyspace::Catalog, catalog_key::OPLOG_CUT, &value, Guard::Checked)
                 .map_err(from_kv)

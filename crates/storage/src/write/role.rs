@@ -36,15 +36,26 @@ impl Writer {
         u64::try_from(left).ok().filter(|left| *left > 0).map(|left| left / 1000 + 1)
     }
 
+    /// The node is not the primary as long as the store is open: it reads what another one writes.
+    pub(crate) fn stay_secondary(&self) {
+        self.primacy.away_until_micros.store(i64::MAX, Ordering::Release);
+    }
+
     /// Steps down for this many seconds. A visit of the TTL monitor ends before its next unit.
     pub fn step_down(&self, seconds: i64) {
+        if self.follows_owner {
+            return;
+        }
         let span = seconds.saturating_mul(1_000_000);
         let until = self.clock.monotonic_micros().saturating_add(span);
         self.primacy.away_until_micros.store(until, Ordering::Release);
     }
 
-    /// Makes the node the primary again.
+    /// Makes the node the primary again, unless it reads what another one writes.
     pub fn step_up(&self) {
+        if self.follows_owner {
+            return;
+        }
         self.primacy.away_until_micros.store(i64::MIN, Ordering::Release);
     }
 

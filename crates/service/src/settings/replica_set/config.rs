@@ -49,11 +49,15 @@ impl SetConfig {
     /// Appends the configuration's fields.
     pub fn append_to(&self, set: &ReplicaSet, me: &str, doc: &mut DocBuilder) {
         doc.append("_id", set.name.as_str()).append("version", whole(self.version));
-        doc.append("term", set.term()).start_array("members").push_document();
-        doc.append("_id", 0).append("host", me);
-        doc.append("arbiterOnly", false).append("buildIndexes", true).append("hidden", false);
-        doc.append("priority", self.priority).append("tags", &self.tags);
-        doc.append("secondaryDelaySecs", 0_i64).append("votes", 1).end().end();
+        doc.append("term", set.term()).start_array("members");
+        // Which of them is the primary does not matter here.
+        for (id, member) in (0_i32..).zip(set.members(me, false)) {
+            doc.push_document().append("_id", id).append("host", member.address.as_str());
+            doc.append("arbiterOnly", false).append("buildIndexes", true).append("hidden", false);
+            doc.append("priority", self.priority).append("tags", &self.tags);
+            doc.append("secondaryDelaySecs", 0_i64).append("votes", 1).end();
+        }
+        doc.end();
         doc.append("protocolVersion", 1_i64).append("writeConcernMajorityJournalDefault", true);
         let given = self.settings.as_doc();
         doc.start_document("settings");

@@ -46,11 +46,11 @@ impl Core {
             let lags = |feed: &Feed| feed.reached(&self.oplog, collection) < Some(last);
             let mut lagging = fed.clone();
             lagging.retain(|index| index.feed().is_none_or(lags));
-            let (behind, current): (Vec<_>, Vec<_>) =
+            let (lagging_versions, current): (Vec<_>, Vec<_>) =
                 versions.iter().cloned().partition(|version| lags(&version.feed));
             checks += 1;
             let mut feeds = lagging.iter().filter_map(|index| index.feed());
-            let first = feeds.next().or_else(|| Some(&*behind.first()?.feed));
+            let first = feeds.next().or_else(|| Some(&*lagging_versions.first()?.feed));
             let Some(first) = first.filter(|_| checks < MOST_CHECKS) else {
                 let lagging = lagging.iter().map(|index| index.id()).collect();
                 return Ok(AtRest { _no_writers: state, lagging, current });

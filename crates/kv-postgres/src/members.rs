@@ -1,0 +1,89 @@
+//! The servers over a store: each writes a row with its address and the time of the database.
+//!
+//! ```text
+//! "mayflydb".member    address   number   at       one row for each server
+//! ```
+//!
+//! `number` is that of the owner ([`crate::owner`]) and 0 for a secondary. A server whose row is
+//! older than the lease is not a member. The row of the owner shows clients where to write; which
+//! server may write is decided by the owner lock alone.
+
+use std::time::{Duration, Instant};
+
+use mayfly_kv::{Member, Members};
+
+use crate::connection::Connection;
+use crate::open_error::OpenError;
+
+/// For how long the rows of servers that have ended are kept.
+const KEPT: &str = "1 hour";
+
+/// Makes the table, if it is missing.
+pub(crate) fn prepare(
+    connection: &Connection,
+    schema: &str,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    let create = format!(
+        "begin; select pg_advisory_xact_lock(hashtextextended('{schema}', 1)); \
+         set local client_min_messages = warning; \
+         create table if not exists \"{schema}\".member \
+         (address text primary key, number bigint not null, at timestamptz not null); commit"
+    );
+    connection.open_with(&create, deadline).map(|_| ())
+}
+
+/// Writes the row of the server with this address, and returns the servers that live.
+pub(crate) fn note(
+    connection: &Connection,
+    (schema, lease): (&str, Duration),
+    (address, number): (&str, i64),
+    deadline: Instant,
+) -> Result<Members, OpenError> {
+    let (address, lease) = (quoted(address), lease.as_millis());
+    let text = format!(
+        "insert into \"{schema}\".member values ({address}, {number}, clock_timestamp()) \
+         on conflict (address) do update set number = excluded.number, at = excluded.at; \
+         delete from \"{schema}\".member where at < clock_timestamp() - interval '{KEPT}'; \
+         select f.owner, (select string_agg((m.number = f.owner)::int || ' ' || m.address, ',' \
+         order by m.address) from \"{schema}\".member m \
+         where m.at > clock_timestamp() - interval '{lease} milliseconds') \
+         from \"{schema}\".format f"
+    );
+    let row = connection.open_with(&text, deadline)?;
+    let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
+    Ok(Members { term: column(0).parse().unwrap_or(0), list: parse(column(1)) })
+}
+
+/// Removes the row of a server that ends.
+pub(crate) fn forget(connection: &Connection, schema: &str, address: &str) {
+    let address = quoted(address);
+    connection
+        .send_and_forget(&format!("delete from \"{schema}\".member where address = {address}"));
+}
+
+fn quoted(text: &str) -> String {
+    // The setting standard_conforming_strings is on in each session, as it is by default.
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn parse(list: &str) -> Vec<Member> {
+    let member = |text: &str| {
+        let (is_owner, address) = text.split_once(' ')?;
+        Some(Member { address: address.to_owned(), is_owner: is_owner == "1" })
+    };
+    list.split(',').filter_map(member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_parsed() {
+        let member = |address: &str, is_owner| Member { address: address.into(), is_owner };
+        assert_eq!(parse("1 a:1,0 b:2"), [member("a:1", true), member("b:2", false)]);
+        assert_eq!(parse(""), []);
+        assert_eq!(quoted("it's"), "'it''s'");
+    }
+}

@@ -1,0 +1,321 @@
+"""A replica set over one PostgreSQL: the owner of the store is the primary, the others are secondaries that answer reads."""
+
+import threading
+import time
+
+import pymongo
+import pytest
+from pymongo import ReadPreference
+from pymongo.errors import NotPrimaryError, OperationFailure, PyMongoError
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from postgres import Postgres
+from test_postgres import PATIENCE, Node
+from test_standby import Member, until
+
+SET = "rs0"
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    with Postgres(tmp_path_factory.mktemp("postgres") / "log") as server:
+        yield server
+
+
+class SetMember(Member):
+    """A member of a set, with a port that it keeps."""
+
+    flags = ()
+
+    def start(self):
+        address = f"127.0.0.1:{self.port}"
+        words = ["--storageStandby", "--replSet", SET, "--advertise", address, *self.flags]
+        Node.__init__(self, self.folder, self.url, *words, port=self.port)
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def connect(members, **options):
+    hosts = ",".join(member.address for member in members)
+    return pymongo.MongoClient(f"mongodb://{hosts}/", replicaSet=SET, serverSelectionTimeoutMS=60_000, **options)
+
+
+def begin(postgres, tmp_path, count):
+    url, members = postgres.database(), []
+    for number in range(count):
+        members.append(SetMember(tmp_path / f"member{number}", url))
+        members[-1].client()
+    return members
+
+
+@pytest.fixture
+def two(postgres, tmp_path):
+    members = begin(postgres, tmp_path, 2)
+    yield members
+    for member in members:
+        member.kill()
+
+
+@pytest.fixture
+def three(postgres, tmp_path):
+    members = begin(postgres, tmp_path, 3)
+    yield members
+    for member in members:
+        member.kill()
+
+
+def on_secondary(collection, **options):
+    return collection.with_options(read_preference=ReadPreference.SECONDARY, **options)
+
+
+def test_drivers_find_the_members(two):
+    first, second = two
+    client = connect([second])
+    until(lambda: client.primary == ("127.0.0.1", first.port) and client.secondaries == {("127.0.0.1", second.port)})
+    for member in two:
+        hello = member.client().admin.command("hello")
+        assert hello["hosts"] == sorted(one.address for one in two)
+        assert hello["primary"] == first.address and hello["me"] == member.address and hello["setName"] == SET
+        assert hello["isWritablePrimary"] == (member is first) and hello["secondary"] == (member is second)
+        assert ("electionId" in hello) == (member is first)
+        status = member.client().admin.command("replSetGetStatus")
+        states = {one["name"]: one["stateStr"] for one in status["members"]}
+        assert states == {first.address: "PRIMARY", second.address: "SECONDARY"}
+        config = member.client().admin.command("replSetGetConfig")["config"]
+        assert [one["host"] for one in config["members"]] == hello["hosts"]
+    assert second.end() == 0
+    until(lambda: first.client().admin.command("hello")["hosts"] == [first.address], 20)
+    assert first.end() == 0
+
+
+def test_a_secondary_answers_reads_and_refuses_writes(two):
+    first, second = two
+    client = connect(two)
+    items = client.t.items
+    items.insert_many({"_id": number, "a": number % 10} for number in range(1000))
+    items.create_index("a")
+    direct = second.client().t.items
+    with client.start_session() as session:
+        # The time of the last write is waited for.
+        found = on_secondary(items)
+        assert found.count_documents({}, session=session) == 1000
+        assert found.count_documents({"a": 3}, session=session) == 100
+        assert len(list(found.find({"a": {"$in": [1, 2]}}, session=session, batch_size=10))) == 200
+        totals = found.aggregate([{"$group": {"_id": "$a", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}], session=session)
+        assert [one["n"] for one in totals] == [100] * 10
+        assert found.distinct("a", session=session) == list(range(10))
+    assert on_secondary(items).estimated_document_count() == 1000
+    plan = on_secondary(client.t).command("explain", {"find": "items", "filter": {"a": 3}}, read_preference=ReadPreference.SECONDARY)
+    assert "IXSCAN" in str(plan["queryPlanner"]["winningPlan"])
+    for write in [
+        lambda: direct.insert_one({}),
+        lambda: direct.update_one({"_id": 1}, {"$set": {"b": 1}}),
+        lambda: direct.delete_one({"_id": 1}),
+        lambda: direct.create_index("b"),
+        lambda: direct.drop(),
+        lambda: list(direct.aggregate([{"$out": "copy"}])),
+    ]:
+        with pytest.raises(NotPrimaryError) as refused:
+            write()
+        assert refused.value.details["code"] == 10107
+    with pytest.raises(OperationFailure) as refused:
+        second.client().t.command("find", "items", read_preference=ReadPreference.PRIMARY, **{"$readPreference": {"mode": "primary"}})
+    assert refused.value.code == 13435
+    with second.client().start_session() as session, pytest.raises(PyMongoError):
+        with session.start_transaction():
+            second.client().t.items.find_one({}, session=session)
+    assert items.count_documents({}) == 1000
+    assert second.end() == 0 and first.end() == 0
+
+
+def test_a_secondary_never_misses_documents_while_definitions_change(two):
+    client = connect(two)
+    items = client.t.get_collection("items", write_concern=WriteConcern("majority"))
+    items.insert_many({"_id": number, "a": number % 5} for number in range(500))
+    ended, wrong, reads = threading.Event(), [], [0]
+
+    def read():
+        own = connect(two)
+        while not ended.is_set():
+            try:
+                found = len(list(on_secondary(own.t.items).find({"a": 2}, batch_size=7)))
+                others = len(on_secondary(own.t).list_collection_names()) if reads[0] % 7 == 0 else 1
+                reads[0] += 1
+                # A renamed collection has no documents under the old name.
+                if found not in (0, 100) or (found == 0 and not renaming.is_set()) or others == 0:
+                    wrong.append(found)
+            except OperationFailure as error:
+                # The plan's index or the collection is gone, as on any server.
+                if error.code not in (175, 43):
+                    wrong.append(error)
+
+    renaming = threading.Event()
+    with client.start_session() as session:
+        on_secondary(items).find_one({}, session=session)
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for round in range(20):
+        items.create_index("a", name="a_1")
+        client.t[f"other{round}"].insert_one({})
+        items.drop_index("a_1")
+        client.t[f"other{round}"].drop()
+    renaming.set()
+    for _ in range(10):
+        items.rename("elsewhere")
+        client.t.elsewhere.rename("items")
+    ended.set()
+    for reader in readers:
+        reader.join(PATIENCE)
+    assert wrong == [] and reads[0] > 20
+    assert client.t.items.count_documents({}) == 500
+
+
+def test_change_streams_and_causal_reads_on_a_secondary(two):
+    client = connect(two)
+    client.t.items.insert_one({"_id": 0})
+    with client.start_session() as session:
+        on_secondary(client.t.items).find_one({}, session=session)
+        with on_secondary(client.t.items).watch(max_await_time_ms=500) as stream:
+            for number in range(1, 200):
+                client.t.items.insert_one({"_id": number}, session=session)
+                if number % 20 == 0:
+                    # Reads what the session has written.
+                    assert on_secondary(client.t.items).find_one({"_id": number}, session=session)
+            seen = []
+            deadline = time.monotonic() + PATIENCE
+            while len(seen) < 199 and time.monotonic() < deadline:
+                if event := stream.try_next():
+                    seen.append(event["documentKey"]["_id"])
+            assert seen == list(range(1, 200))
+    majority = on_secondary(client.t.items, read_concern=ReadConcern("majority"))
+    assert majority.count_documents({}) == 200
+
+
+def test_expired_documents_are_hidden_on_a_secondary_too(two):
+    client = connect(two)
+    client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+    client.t.command("create", "carts", expireAfterSeconds=3600)
+    client.t.carts.insert_many([{"_id": 1, "ttl": 1}, {"_id": 2}])
+    secondary = on_secondary(client.t.carts)
+    with client.start_session() as session:
+        client.t.carts.insert_one({"_id": 3}, session=session)
+        assert secondary.find_one({"_id": 3}, session=session)
+    until(lambda: [one["_id"] for one in secondary.find().sort("_id")] == [2, 3])
+    assert [one["_id"] for one in client.t.carts.find().sort("_id")] == [2, 3]
+
+
+def test_users_and_settings_come_over(postgres, tmp_path):
+    url = postgres.database()
+    first = SetMember(tmp_path / "first", url)
+    first.client().admin.command("createUser", "root", pwd="root", roles=["root"])
+    assert first.end() == 0
+    SetMember.flags = ("--auth",)
+    members = []
+    try:
+        members = [SetMember(tmp_path / name, url) for name in ("first", "second")]
+        for member in members:
+            until(lambda: member.says("ready on"))
+        client = connect(members, username="root", password="root")
+        until(lambda: client.primary and client.secondaries)
+        client.t.items.insert_one({"_id": 1})
+        client.t.command("createUser", "ann", pwd="ann", roles=["read"])
+        client.admin.command("setDefaultRWConcern", 1, defaultReadConcern={"level": "majority"})
+        secondary = next(iter(client.secondaries))
+
+        def reads():
+            ann = pymongo.MongoClient(*secondary, username="ann", password="ann", authSource="t", directConnection=True)
+            try:
+                return ann.t.items.count_documents({}) == 1
+            except OperationFailure:
+                return False
+
+        until(reads, 10)
+        direct = pymongo.MongoClient(*secondary, username="root", password="root", directConnection=True)
+        concern = lambda: direct.admin.command("getDefaultRWConcern").get("defaultReadConcern")  # noqa: E731
+        until(lambda: concern() == {"level": "majority"}, 10)
+        client.t.command("dropUser", "ann")
+        until(lambda: not reads(), 10)
+    finally:
+        SetMember.flags = ()
+        for member in members:
+            member.kill()
+
+
+class Load:
+    """Clients that write all the time, and some that read from secondaries."""
+
+    def __init__(self, members):
+        self.client = connect(members)
+        self.ended, self.errors = threading.Event(), []
+        self.counters, self.inserted, self.reads = [0] * 3, 0, 0
+        self.client.t.counters.insert_many({"_id": which, "n": 0} for which in range(3))
+        jobs = [(self.count, [which]) for which in range(3)] + [(self.insert, []), (self.read, []), (self.read, [])]
+        self.threads = [threading.Thread(target=job, args=arguments) for job, arguments in jobs]
+        for thread in self.threads:
+            thread.start()
+
+    def attempt(self, act):
+        try:
+            act()
+            return True
+        except PyMongoError as error:
+            self.errors.append(error)
+            return False
+
+    def count(self, which):
+        while not self.ended.is_set():
+            if self.attempt(lambda: self.client.t.counters.update_one({"_id": which}, {"$inc": {"n": 1}})):
+                self.counters[which] += 1
+
+    def insert(self):
+        while not self.ended.is_set():
+            if self.attempt(lambda: self.client.t.items.insert_one({"_id": self.inserted})):
+                self.inserted += 1
+
+    def read(self):
+        nearest = self.client.t.items.with_options(read_preference=ReadPreference.SECONDARY_PREFERRED)
+        while not self.ended.is_set():
+            self.attempt(lambda: nearest.find_one({"_id": 0}))
+            self.reads += 1
+
+    def goes_on(self):
+        inserted, reads = self.inserted, self.reads
+        until(lambda: self.inserted > inserted + 20 and self.reads > reads + 20)
+
+    def end(self):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(PATIENCE)
+        assert not any(thread.is_alive() for thread in self.threads)
+        assert self.errors == []
+        assert [found["n"] for found in self.client.t.counters.find().sort("_id")] == self.counters
+        assert self.client.t.items.count_documents({}) == self.inserted
+
+
+def test_a_secondary_becomes_the_primary(three):
+    load = Load(three)
+    load.goes_on()
+    for round in range(2):
+        port = load.client.primary[1]
+        primary = next(member for member in three if member.port == port)
+        term = primary.client().admin.command("replSetGetStatus")["term"]
+        if round:
+            assert primary.end() == 0
+        else:
+            primary.kill()
+        until(lambda: load.client.primary and load.client.primary[1] != port)
+        load.goes_on()
+        assert load.client.admin.command("replSetGetStatus")["term"] > term
+        primary.start()
+        until(lambda: primary.says("ready on"))
+        load.goes_on()
+    load.end()
