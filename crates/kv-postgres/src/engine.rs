@@ -144,8 +144,9 @@ impl PostgresEngine {
             schema::check_present(&connection, &options.schema, deadline)?;
             members::prepare(&connection, &options.schema, deadline)?;
             let pool = Pool::new(connector, None, options);
-            pool.beat(deadline).map_err(|error| unavailable(error.to_string()))?;
+            let since = pool.beat(deadline).map_err(|error| unavailable(error.to_string()))?;
             standby::keep_beating(&pool).map_err(|error| unavailable(error.to_string()))?;
+            std::thread::sleep(members::KNOWN_AFTER.saturating_sub(since));
             return Ok(pool);
         }
         schema::prepare(&connection, &options.schema, deadline)?;

@@ -1,12 +1,16 @@
 //! The servers over a store: each writes a row with its address and the time of the database.
 //!
 //! ```text
-//! "mayflydb".member    address   number   at       one row for each server
+//! "mayflydb".member    address   number   since   at       one row for each server
 //! ```
 //!
-//! `number` is that of the owner ([`crate::owner`]) and 0 for a secondary. A server whose row is
-//! older than the lease is not a member. The row of the owner shows clients where to write; which
-//! server may write is decided by the owner lock alone.
+//! `number` is that of the owner ([`crate::owner`]) and 0 for a secondary. `at` is the last beat. A
+//! server whose row is older than the lease is not a member; `since` is when it became one. The row
+//! of the owner shows clients where to write; which server may write is decided by the owner lock
+//! alone.
+//!
+//! Drivers forget the servers that the primary does not list. A secondary therefore serves no client
+//! before the owner has read its row ([`KNOWN_AFTER`]).
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +19,10 @@ use mayfly_kv::{Member, Members};
 use crate::connection::Connection;
 use crate::open_error::OpenError;
 
+/// How often each server writes its row and reads the others.
+pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(1);
+/// How long after its first beat a server is known to the owner: longer than between two beats.
+pub(crate) const KNOWN_AFTER: Duration = Duration::from_millis(1_500);
 /// For how long the rows of servers that have ended are kept.
 const KEPT: &str = "1 hour";
 
@@ -28,9 +36,16 @@ pub(crate) fn prepare(
         "begin; select pg_advisory_xact_lock(hashtextextended('{schema}', 1)); \
          set local client_min_messages = warning; \
          create table if not exists \"{schema}\".member \
-         (address text primary key, number bigint not null, at timestamptz not null); commit"
+         (address text primary key, number bigint not null, since timestamptz not null, \
+         at timestamptz not null); commit"
     );
     connection.open_with(&create, deadline).map(|_| ())
+}
+
+/// The servers that live, and for how long this one has been among them.
+pub(crate) struct Noted {
+    pub(crate) members: Members,
+    pub(crate) since: Duration,
 }
 
 /// Writes the row of the server with this address, and returns the servers that live.
@@ -39,20 +54,24 @@ pub(crate) fn note(
     (schema, lease): (&str, Duration),
     (address, number): (&str, i64),
     deadline: Instant,
-) -> Result<Members, OpenError> {
+) -> Result<Noted, OpenError> {
     let (address, lease) = (quoted(address), lease.as_millis());
+    let table = format!("\"{schema}\".member");
+    let lives = format!("at > clock_timestamp() - interval '{lease} milliseconds'");
     let text = format!(
-        "insert into \"{schema}\".member values ({address}, {number}, clock_timestamp()) \
-         on conflict (address) do update set number = excluded.number, at = excluded.at; \
-         delete from \"{schema}\".member where at < clock_timestamp() - interval '{KEPT}'; \
+        "insert into {table} as m values ({address}, {number}, clock_timestamp(), \
+         clock_timestamp()) on conflict (address) do update set number = excluded.number, \
+         since = case when m.{lives} then m.since else excluded.since end, at = excluded.at; \
+         delete from {table} where at < clock_timestamp() - interval '{KEPT}'; \
          select f.owner, (select string_agg((m.number = f.owner)::int || ' ' || m.address, ',' \
-         order by m.address) from \"{schema}\".member m \
-         where m.at > clock_timestamp() - interval '{lease} milliseconds') \
-         from \"{schema}\".format f"
+         order by m.address) from {table} m where m.{lives}), \
+         (select (extract(epoch from clock_timestamp() - since) * 1000)::bigint \
+         from {table} where address = {address}) from \"{schema}\".format f"
     );
     let row = connection.open_with(&text, deadline)?;
     let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
-    Ok(Members { term: column(0).parse().unwrap_or(0), list: parse(column(1)) })
+    let members = Members { term: column(0).parse().unwrap_or(0), list: parse(column(1)) };
+    Ok(Noted { members, since: Duration::from_millis(column(2).parse().unwrap_or(0)) })
 }
 
 /// Removes the row of a server that ends.

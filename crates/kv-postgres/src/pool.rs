@@ -206,11 +206,12 @@ impl Pool {
         joined.map(|()| connection)
     }
 
-    /// Shows other servers over the store that this one lives, and sees which others do.
+    /// Shows other servers over the store that this one lives, and sees which others do. Returns for
+    /// how long it has been one of them.
     ///
     /// # Errors
     /// [`KvError::Fenced`] when another server has taken the store over.
-    pub(crate) fn beat(&self, deadline: Instant) -> KvResult<()> {
+    pub(crate) fn beat(&self, deadline: Instant) -> KvResult<Duration> {
         let (schema, number) = (&self.connector.schema, self.owner_number);
         if self.is_secondary {
             return self.note_members(&*self.reader(deadline)?, deadline);
@@ -224,17 +225,23 @@ impl Pool {
         })
     }
 
-    fn note_members(&self, connection: &Connection, deadline: Instant) -> KvResult<()> {
-        let Some(address) = &self.address else { return Ok(()) };
+    fn note_members(&self, connection: &Connection, deadline: Instant) -> KvResult<Duration> {
+        let Some(address) = &self.address else { return Ok(Duration::ZERO) };
         let (schema, me) = (&*self.connector.schema, (&**address, self.owner_number));
         let noted = members::note(connection, (schema, self.lease), me, deadline);
-        *self.members.lock() = noted.map_err(unavailable)?;
-        Ok(())
+        let noted = noted.map_err(unavailable)?;
+        *self.members.lock() = noted.members;
+        Ok(noted.since)
     }
 
     /// The servers over the store at the last beat.
     pub(crate) fn members(&self) -> Members {
         self.members.lock().clone()
+    }
+
+    /// The pause between two beats.
+    pub(crate) fn beats_every(&self) -> Duration {
+        if self.address.is_some() { members::BEAT_EVERY } else { standby::BEAT_EVERY }
     }
 
     /// Whether this server only reads what the owner writes.

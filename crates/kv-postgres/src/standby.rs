@@ -30,7 +30,7 @@ use crate::owner::{OWNER_LOCK, WAITING_LOCK, holders, lock};
 use crate::pool::Pool;
 
 /// How often an owner beats.
-const BEAT_EVERY: Duration = Duration::from_secs(3);
+pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(3);
 /// For how long a waiting server must have found the owner late: longer than a beat.
 const CONFIRMED: Duration = Duration::from_millis(3_500);
 /// How often a waiting server looks at the store.
@@ -106,10 +106,11 @@ pub(crate) fn keep_beating(pool: &Arc<Pool>) -> std::io::Result<()> {
 
 /// Waits, and beats. Returns false when the pool is closed or the store was taken over.
 fn beat_once(pool: &Weak<Pool>) -> bool {
-    thread::sleep(BEAT_EVERY);
+    let Some(pause) = pool.upgrade().map(|pool| pool.beats_every()) else { return false };
+    thread::sleep(pause);
     let Some(pool) = pool.upgrade() else { return false };
     match pool.beat(Instant::now() + PATIENCE) {
-        Ok(()) => true,
+        Ok(_) => true,
         Err(KvError::Fenced(_)) => false,
         Err(_) if pool.check_open().is_err() => false,
         Err(error) => {
