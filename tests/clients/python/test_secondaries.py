@@ -6,7 +6,7 @@ import time
 import pymongo
 import pytest
 from pymongo import ReadPreference
-from pymongo.errors import NotPrimaryError, OperationFailure, PyMongoError
+from pymongo.errors import NotPrimaryError, OperationFailure, PyMongoError, WriteConcernError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -133,6 +133,10 @@ def test_a_secondary_answers_reads_and_refuses_writes(two):
         with session.start_transaction():
             second.client().t.items.find_one({}, session=session)
     assert items.count_documents({}) == 1000
+    # Both members have what is durable in the database.
+    items.with_options(write_concern=WriteConcern(w=2, wtimeout=1000)).insert_one({"_id": "both"})
+    with pytest.raises(WriteConcernError):
+        items.with_options(write_concern=WriteConcern(w=3, wtimeout=1000)).insert_one({"_id": "three"})
     assert second.end() == 0 and first.end() == 0
 
 

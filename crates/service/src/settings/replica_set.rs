@@ -102,6 +102,11 @@ impl ReplicaSet {
         changes
     }
 
+    /// The number of members.
+    pub fn count(&self) -> i64 {
+        i64::try_from(self.members.read().list.len()).unwrap_or(i64::MAX).max(1)
+    }
+
     /// The members, in the order of their addresses. `me` is among them.
     pub fn members(&self, me: &str, is_primary: bool) -> Vec<Member> {
         let me = Member { address: me.to_owned(), is_owner: is_primary };

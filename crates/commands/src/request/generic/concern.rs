@@ -1,7 +1,7 @@
 //! Write concerns: the durability of a write before its acknowledgement.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::Service;
+use mayfly_service::{ReplicaSet, Service};
 use mayfly_value::arguments::{Argument, convert::whole_number, error::wrong_type};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
@@ -72,7 +72,11 @@ impl Unmet {
         let concern = own.or(default.as_ref().map(DocBuf::as_doc));
         let mode = concern.and_then(|concern| concern.get("w")).unwrap_or(RawValue::Null);
         let met = match self {
-            Unmet::Members => Some(false),
+            // All members read the store in which a commit is durable.
+            Unmet::Members => {
+                let members = service.replica_set.get().map_or(1, ReplicaSet::count);
+                Some(whole_number(mode).is_some_and(|w| w <= members))
+            }
             Unmet::Mode | Unmet::Tags => meets(service, mode),
         };
         let (code, text) = match met {
