@@ -307,13 +307,13 @@ class Suite:
         return sum_of(self.passed_pattern, text), sum_of(self.failed_pattern, text)
 
 
-# Files of the suite python that are left out with --postgres: they start all of their servers themselves, on the engine that
-# they are about, so that a second run would repeat the first one. The status page has one test on PostgreSQL of its own,
-# because nothing in it depends on the engine but the panel of the disk.
+# Files in the folder python that are a suite of their own, `servers`, which is left out with --postgres: they start all of
+# their servers themselves, on the engine that they are about, so that a second run would repeat the first one. The status page
+# has one test on PostgreSQL of its own, because nothing in it depends on the engine but the panel of the disk.
 OWN_ENGINE = [
     "test_backup.py", "test_backup_disk_full.py", "test_backup_drill.py", "test_backup_postgres.py", "test_backup_s3.py",
     "test_check.py", "test_fsync_copies.py", "test_postgres.py", "test_restore_to_a_time.py", "test_runner.py", "test_search_model.py",
-    "test_standby.py", "test_status_page.py", "test_traces.py",
+    "test_secondaries.py", "test_standby.py", "test_status_page.py", "test_traces.py",
 ]
 
 
@@ -328,19 +328,29 @@ class Python(Suite):
             must([sys.executable, "-m", "venv", folder], self.log)
             must([folder / "bin/pip", "install", "-q", "--no-deps", "-r", requirements], self.log)
 
-        self.venv = cached(self.name, [requirements], sys.version, install)
+        self.venv = cached(self.folder.name, [requirements], sys.version, install)
+
+    def files(self) -> list:
+        return [argument for name in OWN_ENGINE for argument in ("--ignore", name)]
 
     def command(self):
         # Data folders of tests that passed are removed: all of them together have gigabytes.
         kept = ("-o", "tmp_path_retention_policy=failed", "-o", "tmp_path_retention_count=1")
         some = ("-k", self.match) if self.match else ()
-        for name in OWN_ENGINE if self.on_postgres else ():
-            some += ("--ignore", name)
-        return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *kept, *some], {}
+        return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *kept, *some, *self.files()], {}
 
     def counts(self, text):
         lines = [line for line in text.splitlines() if re.search(r"\bin [\d.]+s", line)]
         return super().counts(lines[-1] if lines else "")
+
+
+class Servers(Python):
+    """Tests in Python that start their servers themselves."""
+
+    folder_name = "python"
+
+    def files(self):
+        return OWN_ENGINE
 
 
 class Stores(Python):
@@ -536,7 +546,7 @@ class Ruby(Suite):
 
 
 KINDS = {
-    "python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": Stores,
+    "python": Python, "servers": Servers, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": Stores,
     "langchain-js": LangChainJs, "llamaindex": Stores, "haystack": Haystack, "spring-ai": SpringAi, "mongoose": Node,
     "java-3": Java3, "java-4": Java4, "node-3": OldNode, "php": Php, "ruby": Ruby,
 }
@@ -627,7 +637,8 @@ def main() -> int:
     unknown = set(options.suites) - set(KINDS)
     if unknown:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
-    suites = [KINDS[name](name) for name in options.suites or KINDS]
+    names = options.suites or [name for name in KINDS if not (options.postgres and KINDS[name] is Servers)]
+    suites = [KINDS[name](name) for name in names]
     for suite in suites:
         suite.limit, suite.match, suite.on_postgres = options.limit, options.match, options.postgres
     end_at_signals()

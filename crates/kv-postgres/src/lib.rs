@@ -12,8 +12,8 @@
 //! * What a commit sends: `commit`; a commit whose reply was lost: `settle`.
 //! * Snapshots that outlive a transaction: `held`.
 //! * Connections: `pool`; one of them: `connection`; waiting for it: `wait`; TLS: `tls`.
-//! * The servers over a store: `members`. One of them writes: `owner`; servers that wait to replace it: `standby`. The tables:
-//!   `schema`; the statements: `sql`.
+//! * The servers over a store: `members`. One of them writes: `owner`; servers that wait to replace
+//!   it: `standby`. The tables: `schema`; the statements: `sql`.
 //! * Options, the URL and the password: `options`, `password`; why a store cannot be opened:
 //!   [`OpenError`].
 

@@ -9,8 +9,8 @@
 //! of the owner shows clients where to write; which server may write is decided by the owner lock
 //! alone.
 //!
-//! Drivers forget the servers that the primary does not list. A secondary therefore serves no client
-//! before the owner has read its row ([`KNOWN_AFTER`]).
+//! Drivers forget the servers that the primary does not list. A secondary therefore serves no
+//! client before the owner has read its row ([`KNOWN_AFTER`]).
 
 use std::time::{Duration, Instant};
 

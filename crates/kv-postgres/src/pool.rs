@@ -206,8 +206,8 @@ impl Pool {
         joined.map(|()| connection)
     }
 
-    /// Shows other servers over the store that this one lives, and sees which others do. Returns for
-    /// how long it has been one of them.
+    /// Shows other servers over the store that this one lives, and sees which others do. Returns
+    /// for how long it has been one of them.
     ///
     /// # Errors
     /// [`KvError::Fenced`] when another server has taken the store over.

@@ -28,6 +28,7 @@ mod first_start;
 pub mod healthcheck;
 mod http;
 pub mod logging;
+mod membership;
 mod offline;
 mod opening;
 mod peer;

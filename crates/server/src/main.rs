@@ -144,6 +144,31 @@ fn run_task(task: Option<&Task>) -> Option<anyhow::Result<()>> {
 
 const DONE: Ended = Ended::With(ExitCode::SUCCESS);
 
+/// Starts a server, or waits for the store first; `None` if it was asked to stop meanwhile.
+async fn begin(
+    (options, config): (StartOptions, &Config),
+    supervisor: &Supervisor,
+    waits: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<(Option<anyhow::Result<Running>>, Signals)> {
+    if !config.storage_standby {
+        // Until it has started, a signal ends the process at once.
+        return Ok((Some(start(options).await), Signals::listen()?));
+    }
+    let mut signals = Signals::listen()?;
+    let turn = standby::await_turn(config, (supervisor, &mut signals), waits).await?;
+    let is_secondary = match turn {
+        Turn::Open => false,
+        Turn::Read => true,
+        Turn::Stop => return Ok((None, signals)),
+    };
+    let options = StartOptions { config: Config { is_secondary, ..options.config }, ..options };
+    let started = tokio::select! {
+        started = start(options) => Some(started),
+        () = signals.stop_requested() => None,
+    };
+    Ok((started, signals))
+}
+
 /// Starts a server, and waits until it has ended.
 async fn serve(
     (options, config): (StartOptions, &Config),
@@ -153,25 +178,7 @@ async fn serve(
 ) -> anyhow::Result<Ended> {
     let supervisor = Supervisor::find();
     let ready = || background.take().map_or(Ok(()), Background::ready);
-    let (started, mut signals) = match config.storage_standby {
-        // Until it has started, a signal ends the process at once.
-        false => (Some(start(options).await), Signals::listen()?),
-        true => {
-            let mut signals = Signals::listen()?;
-            let turn = standby::await_turn(config, (&supervisor, &mut signals), ready).await?;
-            let is_secondary = turn == Turn::Read;
-            let options =
-                StartOptions { config: Config { is_secondary, ..options.config }, ..options };
-            let started = match turn {
-                Turn::Open | Turn::Read => tokio::select! {
-                    started = start(options) => Some(started),
-                    () = signals.stop_requested() => None,
-                },
-                Turn::Stop => None,
-            };
-            (started, signals)
-        }
-    };
+    let (started, mut signals) = begin((options, config), &supervisor, ready).await?;
     let Some(started) = started else {
         tracing::info!("stopped");
         return Ok(DONE);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use mayfly_base::{Clock, ErrorCode};
 use mayfly_service::machine::address_space_bytes;
-use mayfly_service::{Actor, LogRing, ReplicaSet, Service};
+use mayfly_service::{Actor, LogRing, Service};
 use mayfly_storage::RESTORED;
 use mayfly_value::DocBuf;
 use mayfly_work::op::OpInfo;
@@ -29,7 +29,7 @@ use crate::healthcheck::Announcement;
 use crate::opening::{configure, open_service};
 use crate::tls::{self, Transport};
 use crate::traces::Exporter;
-use crate::{Config, TlsMode, http, peer, processes};
+use crate::{Config, TlsMode, http, membership, peer, processes};
 
 /// How long running commands may continue after the command `shutdown`.
 pub const DRAIN: Duration = Duration::from_secs(1);
@@ -105,26 +105,11 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         return Err(why);
     }
     let listeners: Vec<Arc<TcpListener>> = listeners.into_iter().map(Arc::new).collect();
-    let has_members = config.has_members();
-    if let Some(name) = config.repl_set.clone() {
-        let known_as = has_members.then(|| service.host.clone());
-        let advertised = config.advertise.clone().or(known_as);
-        let set = ReplicaSet::new(name, advertised, service.clock.now_ms());
-        let _ = service.replica_set.set(set);
-    }
-    if !service.store.is_secondary() {
-        note_start(&service);
-    }
+    let mut tasks = JoinSet::new();
+    membership::begin(&config, &service, &mut tasks);
     service.watch_transactions().context("cannot start a background thread")?;
     watch_threads(&service).context("cannot start a background thread")?;
     let connected = Connected::default();
-    let mut tasks = JoinSet::new();
-    if !service.store.is_secondary() {
-        tasks.spawn(service.clone().follow_log());
-    }
-    if has_members {
-        tasks.spawn(service.clone().follow_members());
-    }
     if config.tls.mode != TlsMode::Disabled {
         let _ = service.transport.set(transport.clone());
         tasks.spawn(tls::watch_end(transport.clone(), service.clone()));
@@ -145,12 +130,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         service.connections.limit_unauthenticated();
     }
     warn_if_open(&config, &addresses);
-    let log_archive = match &config.backup.archive_to {
-        Some(to) if !service.store.is_secondary() => {
-            Some(LogArchive::start(service.clone(), &config.backup, to)?)
-        }
-        Some(_) | None => None,
-    };
+    let log_archive = membership::archive_log(&config, &service)?;
     for listener in listeners {
         tasks.spawn(accept(listener, reception.clone()));
     }
@@ -295,16 +275,6 @@ impl Running {
             "cannot close the data folder",
             "the next start recovers from the write-ahead log; see the messages before this one",
         ))
-    }
-}
-
-/// Writes the server's own documents.
-fn note_start(service: &Arc<Service>) {
-    let noted = service.note_start(mayfly_commands::VERSION);
-    if let Err(error) = noted.and_then(|()| service.begin_own_documents()) {
-        // Tools show less without these documents. For example a full disk must not prevent the
-        // start.
-        tracing::warn!(%error, "the server's own documents in 'local' and 'config' cannot be written");
     }
 }
 

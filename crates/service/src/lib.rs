@@ -39,7 +39,7 @@ pub use sessions::{
 };
 pub use settings::{
     AutoCompact, CLUSTER_PARAMETERS, ClusterParameter, ClusterParameters, Compaction,
-    DefaultConcerns, Defaults, FailPoint, FailPoints, FeatureCompatibility, LogVerbosity,
+    DefaultConcerns, Defaults, FailPoint, FailPoints, FeatureCompatibility, LogVerbosity, Member,
     MemoryParameters, QuerySetting, QuerySettings, ReplicaSet, Scripts, SetConfig, Settings,
     fail_points, index_build_bytes, limit_memory, query_settings, replica_set, sharding,
     usable_memory, write_block,

@@ -196,33 +196,49 @@ impl Store {
         });
         let finds_archives: Weak<dyn FindArchives> = Arc::<Store>::downgrade(&store);
         store.find_archives_by(finds_archives);
-        if let Some(following) = following {
-            following.follow_for(&store);
-            store.stay_secondary();
-            if options.background {
-                *store.settled.lock() = Some(SettledThread::read(&store).map_err(no_thread)?);
-            }
-            return Ok(store);
-        }
-        store.load_counts()?;
-        store.forget_unfinished_builds()?;
-        if !options.for_replay {
-            store.drop_temporary()?;
-        }
-        if options.background {
-            *store.sweeper.lock() = Some(Sweeper::start(&store).map_err(no_thread)?);
-            let weak = Arc::downgrade(&store);
-            store.oplog.trim_by(Box::new(move || {
-                if let Some(store) = weak.upgrade() {
-                    store.wake_trimmer();
-                }
-            }));
-            *store.ttl.lock() = Some(TtlMonitor::start(&store).map_err(no_thread)?);
-            if options.role == StoreRole::Owner {
-                *store.settled.lock() = Some(SettledThread::write(&store).map_err(no_thread)?);
-            }
+        match following {
+            Some(following) => store.begin_secondary(&following, options.background)?,
+            None => store.begin(options.background, options.for_replay, options.role)?,
         }
         Ok(store)
+    }
+
+    /// Begins to follow the owner.
+    fn begin_secondary(
+        self: &Arc<Store>,
+        following: &FollowingEngine,
+        background: bool,
+    ) -> Result<()> {
+        following.follow_for(self);
+        self.stay_secondary();
+        if background {
+            *self.settled.lock() = Some(SettledThread::read(self).map_err(no_thread)?);
+        }
+        Ok(())
+    }
+
+    /// Discards what the last run has left unfinished, and starts background threads.
+    fn begin(self: &Arc<Store>, background: bool, for_replay: bool, role: StoreRole) -> Result<()> {
+        self.load_counts()?;
+        self.forget_unfinished_builds()?;
+        if !for_replay {
+            self.drop_temporary()?;
+        }
+        if !background {
+            return Ok(());
+        }
+        *self.sweeper.lock() = Some(Sweeper::start(self).map_err(no_thread)?);
+        let weak = Arc::downgrade(self);
+        self.oplog.trim_by(Box::new(move || {
+            if let Some(store) = weak.upgrade() {
+                store.wake_trimmer();
+            }
+        }));
+        *self.ttl.lock() = Some(TtlMonitor::start(self).map_err(no_thread)?);
+        if role == StoreRole::Owner {
+            *self.settled.lock() = Some(SettledThread::write(self).map_err(no_thread)?);
+        }
+        Ok(())
     }
 
     /// Writes an entry without an operation into an empty log, because tools read the newest entry

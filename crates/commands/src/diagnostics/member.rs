@@ -1,7 +1,7 @@
 //! Information about a member of a replica set, for the handshake, `serverStatus`, and the commands
 //! about the set.
 
-use mayfly_service::{ReplicaSet, Service};
+use mayfly_service::{Member, ReplicaSet, Service};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::context::CommandContext;
@@ -56,7 +56,7 @@ pub(crate) fn append_member(
     doc: &mut DocBuilder,
 ) {
     let me = set.me(ctx.connection, &ctx.service.host);
-    let members = set.members(&me, role.is_primary());
+    let members = set.members(Member { address: me.clone(), is_owner: role.is_primary() });
     doc.append("setName", set.name.as_str());
     append_whole(doc, "setVersion", set.config().version);
     doc.append("secondary", !role.is_primary());
@@ -92,7 +92,7 @@ pub(crate) fn append_set_status(ctx: &CommandContext<'_>, set: &ReplicaSet, doc:
     let service = ctx.service;
     let role = Role::of(service);
     let me = set.me(ctx.connection, &service.host);
-    let members = set.members(&me, role.is_primary());
+    let members = set.members(Member { address: me.clone(), is_owner: role.is_primary() });
     let count = i32::try_from(members.len()).unwrap_or(i32::MAX);
     let last = RawValue::Date(last_write_ms(service));
     doc.append("set", set.name.as_str());

@@ -99,7 +99,8 @@ pub struct Flags {
     /// Memory for cached blocks and unflushed writes, in GB [default: a quarter of the memory]
     #[arg(long = "cacheSizeGB", alias = "wiredTigerCacheSizeGB", value_name = "GB")]
     pub(super) cache_size_gb: Option<String>,
-    /// Name of a replica set: this server is its primary and only member, or one of several with --storageStandby
+    /// Name of a replica set: this server is its only member, or one of several with
+    /// --storageStandby
     #[arg(long = "replSet", value_name = "NAME")]
     pub(super) repl_set: Option<String>,
     /// Address of the replica set member for clients [default: the one they connect to]

@@ -24,6 +24,6 @@ pub use log_verbosity::LogVerbosity;
 pub use memory::{MemoryParameters, index_build_bytes, limit_memory, usable_memory};
 pub(crate) use memory::{process_limit_mb, set_process_limit_mb};
 pub use query_settings::{QuerySetting, QuerySettings};
-pub use replica_set::{ReplicaSet, SetConfig};
+pub use replica_set::{Member, ReplicaSet, SetConfig};
 pub(crate) use stored::{put, read};
 pub use values::{Scripts, Settings};

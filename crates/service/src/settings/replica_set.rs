@@ -10,7 +10,8 @@ mod config;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use mayfly_kv::{Member, Members};
+pub use mayfly_kv::Member;
+use mayfly_kv::Members;
 use mayfly_storage::Store;
 use parking_lot::{Mutex, RwLock};
 
@@ -107,13 +108,12 @@ impl ReplicaSet {
         i64::try_from(self.members.read().list.len()).unwrap_or(i64::MAX).max(1)
     }
 
-    /// The members, in the order of their addresses. `me` is among them.
-    pub fn members(&self, me: &str, is_primary: bool) -> Vec<Member> {
-        let me = Member { address: me.to_owned(), is_owner: is_primary };
+    /// The members, in the order of their addresses. This node is among them.
+    pub fn members(&self, me: Member) -> Vec<Member> {
         let mut list = self.members.read().list.clone();
         list.retain(|other| other.address != me.address);
         // A new owner is known before its row is: no set has two primaries.
-        list.iter_mut().for_each(|other| other.is_owner &= !is_primary);
+        list.iter_mut().for_each(|other| other.is_owner &= !me.is_owner);
         list.push(me);
         list.sort();
         list

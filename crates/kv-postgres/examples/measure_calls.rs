@@ -1,7 +1,7 @@
 //! Round trips, times, and processor time of PostgreSQL for the calls of the engine, and for plain
 //! SQL; and the size and cost of ways to store large values.
 //!
-//! `measure postgresql://user@127.0.0.1:5432/database`: a server on this machine, without other
+//! `measure_calls postgresql://user@127.0.0.1:5432/database`: a server on this machine, without other
 //! clients. It makes the schemas `measure` and `measure_plain`.
 
 use std::io::{Read, Write};
