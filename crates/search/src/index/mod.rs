@@ -50,6 +50,7 @@ pub use highlight::{Highlight, HighlightText, TextKind};
 pub use score_details::ScoreDetails;
 pub use search::{Cursor, Hit, Page};
 
+use crate::SharedCheck;
 use crate::fields::FieldTable;
 use crate::filter::BitSet;
 use crate::limits::{MAX_BYTES_IN_MEMORY, MAX_DOCUMENTS_IN_MEMORY, MIN_VECTORS_OF_GRAPH};
@@ -116,6 +117,10 @@ pub trait Control {
     /// The error that ends the work: a deadline, `killOp`.
     fn check(&self) -> mayfly_base::Result<()>;
 
+    /// The same check for work that cannot hold a reference to the caller: the loops inside of
+    /// scorers.
+    fn shared_check(&self) -> SharedCheck;
+
     /// Whether a document does not exist for queries, because it has expired.
     fn is_hidden(&self, record_key: &[u8]) -> bool;
 }
@@ -126,6 +131,10 @@ pub struct Unlimited;
 impl Control for Unlimited {
     fn check(&self) -> mayfly_base::Result<()> {
         Ok(())
+    }
+
+    fn shared_check(&self) -> SharedCheck {
+        Arc::new(|| Ok(()))
     }
 
     fn is_hidden(&self, _record_key: &[u8]) -> bool {

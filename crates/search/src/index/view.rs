@@ -127,7 +127,7 @@ impl View {
         node: &Node,
         part: &Part,
     ) -> Result<Box<dyn Weight>> {
-        let query = planner.build(node, &part.segment)?;
+        let query = planner.query(node, &part.segment)?;
         query.weight(EnableScoring::enabled_from_searcher(&self.searcher)).map_err(failed)
     }
 
@@ -155,7 +155,7 @@ impl View {
         mut visit: impl FnMut(usize) -> ControlFlow<()>,
     ) -> Result<()> {
         let Some(postings) = part.segment.postings() else { return Ok(()) };
-        let query = planner.build(node, &part.segment)?;
+        let query = planner.query(node, &part.segment)?;
         let scoring = EnableScoring::disabled_from_searcher(&self.searcher);
         let weight = query.weight(scoring).map_err(failed)?;
         let mut documents = weight.scorer(&postings.reader, 1.0).map_err(failed)?;
@@ -171,7 +171,7 @@ impl View {
             }
             documents.advance();
         }
-        Ok(())
+        planner.watch.result()
     }
 
     /// Visits the documents that match and are not hidden, at most `most` of all parts. Returns

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{ClientData, Error, ErrorCode, Result};
-use mayfly_search::Control;
+use mayfly_search::{Control, SharedCheck};
 use mayfly_storage::{Collection, FeedStep, SearchIndex, SearchVersion};
 use mayfly_work::OpCtx;
 use mayfly_work::current::{self, Current};
@@ -199,6 +199,11 @@ impl Control for Merging<'_> {
             true => Err(Error::new(ErrorCode::Interrupted, "the merge has ended")),
             false => Ok(()),
         }
+    }
+
+    /// A merge runs no query.
+    fn shared_check(&self) -> SharedCheck {
+        Arc::new(|| Ok(()))
     }
 
     fn is_hidden(&self, _: &[u8]) -> bool {
