@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, Result};
 use tantivy::query::{EnableScoring, Weight};
@@ -35,6 +36,7 @@ pub(super) struct View {
 impl Index {
     /// The segments of the folder and of the memory, after all applied changes are in one.
     pub(super) fn view(&self) -> Result<View> {
+        self.is_searched.store(true, Ordering::Relaxed);
         let collect = |state: &super::State| -> Vec<Part> {
             let fresh = state.fresh.iter().flat_map(Fresh::parts);
             state.parts.iter().chain(fresh).cloned().collect()
