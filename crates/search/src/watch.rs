@@ -28,12 +28,12 @@ pub type SharedCheck = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 /// Steps between two calls of the check. A step takes about as long as reading one posting.
 const BLOCK: u64 = if cfg!(test) { 64 } else { 65_536 };
 
-/// The most work that the terms of a query do without counting, in postings of one term. Tests use both kinds of
-/// scorers.
+/// The most work that the terms of a query do without counting, in postings of one term. Tests use
+/// both kinds of scorers.
 const MAX_UNCOUNTED: u64 = if cfg!(test) { 500 } else { 50_000_000 };
 
-/// What the scorers of one query share. They run in one thread; the numbers are atomic since tantivy
-/// could also move them to others.
+/// What the scorers of one query share. They run in one thread; the numbers are atomic because
+/// tantivy's scorers may move to others.
 pub(crate) struct Watch {
     check: SharedCheck,
     /// Steps until the next call of the check.

@@ -17,11 +17,16 @@ fn text() -> Document {
 }
 
 fn vectors() -> Document {
-    let vector = doc! {"type": "vector", "path": "v", "numDimensions": 3, "similarity": "euclidean"};
+    let vector =
+        doc! {"type": "vector", "path": "v", "numDimensions": 3, "similarity": "euclidean"};
     doc! {"fields": [vector, {"type": "filter", "path": "kind"}]}
 }
 
-fn model(name: Option<&str>, kind: Option<SearchIndexType>, definition: Document) -> SearchIndexModel {
+fn model(
+    name: Option<&str>,
+    kind: Option<SearchIndexType>,
+    definition: Document,
+) -> SearchIndexModel {
     let mut model = SearchIndexModel::default();
     model.name = name.map(str::to_owned);
     model.index_type = kind;
@@ -95,8 +100,7 @@ fn is_missing<T: std::fmt::Debug>(result: Result<T, Error>) {
 #[tokio::test]
 async fn indexes_are_made_listed_updated_and_dropped() -> Tested {
     let coll = searchable("indexes").await?;
-    let near: Vec<Document> =
-        coll.list_search_indexes().name("near").await?.try_collect().await?;
+    let near: Vec<Document> = coll.list_search_indexes().name("near").await?.try_collect().await?;
     assert_eq!(near.len(), 1);
     assert_eq!(near[0].get_str("type")?, "vectorSearch");
     assert_eq!(found(&coll, words("pens")).await?, []);
@@ -125,7 +129,7 @@ async fn texts_vectors_and_counts() -> Tested {
     coll.delete_one(doc! {"_id": 4}).await?;
     assert_eq!(found(&coll, words("pencil")).await?, []);
     let meta = doc! {"$searchMeta": {"index": "words", "exists": {"path": "title"},
-        "count": {"type": "total"}}};
+    "count": {"type": "total"}}};
     let counted: Vec<Document> = coll.aggregate([meta]).await?.try_collect().await?;
     assert_eq!(counted, [doc! {"count": {"total": 3_i64}}]);
     let near = |more: Document| {
