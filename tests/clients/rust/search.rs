@@ -103,7 +103,7 @@ async fn indexes_are_made_listed_updated_and_dropped() -> Tested {
     let near: Vec<Document> = coll.list_search_indexes().name("near").await?.try_collect().await?;
     assert_eq!(near.len(), 1);
     assert_eq!(near[0].get_str("type")?, "vectorSearch");
-    assert_eq!(found(&coll, words("pens")).await?, []);
+    assert!(found(&coll, words("pens")).await?.is_empty());
     let mut english = text();
     english.insert("analyzer", "lucene.english");
     coll.update_search_index("words", english.clone()).await?;
@@ -112,7 +112,7 @@ async fn indexes_are_made_listed_updated_and_dropped() -> Tested {
     assert_eq!(found(&coll, words("pens")).await?, [3, 1]);
     coll.drop_search_index("words").await?;
     ready(&coll, &["near"]).await?;
-    assert_eq!(found(&coll, words("pen")).await?, []);
+    assert!(found(&coll, words("pen")).await?.is_empty());
     is_missing(coll.drop_search_index("words").await);
     is_missing(coll.update_search_index("words", text()).await);
     assert_eq!(coll.create_search_index(model(None, None, text())).await?, "default");
@@ -127,7 +127,7 @@ async fn texts_vectors_and_counts() -> Tested {
     coll.insert_one(doc! {"_id": 4, "title": "a pencil", "kind": "stuff", "v": [1, 1, 1]}).await?;
     assert_eq!(found(&coll, words("pencil")).await?, [4]);
     coll.delete_one(doc! {"_id": 4}).await?;
-    assert_eq!(found(&coll, words("pencil")).await?, []);
+    assert!(found(&coll, words("pencil")).await?.is_empty());
     let meta = doc! {"$searchMeta": {"index": "words", "exists": {"path": "title"},
     "count": {"type": "total"}}};
     let counted: Vec<Document> = coll.aggregate([meta]).await?.try_collect().await?;
