@@ -20,7 +20,8 @@ pub(crate) struct EncodedTerms(String);
 /// The bits of a number in one character.
 const BITS: u32 = 14;
 
-/// Encodes the terms of strings that stand in the same field, as [`super::analyze::Terms`] has them.
+/// Encodes the terms of strings that stand in the same field, those of
+/// [`Terms`](super::analyze::Terms).
 #[derive(Default)]
 pub(crate) struct TermEncoder {
     encoded: String,
