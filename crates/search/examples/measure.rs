@@ -81,7 +81,7 @@ fn main() {
             arguments.get(4).map_or("scalar", String::as_str),
             arguments.get(5).map(Path::new),
         ),
-        Some("turnover") => turnover(number(2).unwrap_or(50_000), number(3).unwrap_or(128)),
+        Some("turnover") => turnover(number(2).unwrap_or(50_000), number(3).unwrap_or(64)),
         Some("idle") => idle(number(2).unwrap_or(1_000)),
         _ => text(number(2).unwrap_or(200_000)),
     }
