@@ -354,16 +354,19 @@ class Servers(Python):
 
 
 class Stores(Python):
-    """Stores of frameworks, which search vectors and texts."""
+    """Stores of frameworks, which search vectors and texts. The folder `stores` has what they share."""
 
     def command(self):
-        return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"], {}
+        some = ("-k", self.match) if self.match else ()
+        tests = [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *some]
+        return tests, {"PYTHONPATH": str(HERE / "stores")}
 
 
 class Haystack(Stores):
     def command(self):
+        tests, variables = super().command()
         # Otherwise it sends statistics of its use.
-        return super().command()[0], {"HAYSTACK_TELEMETRY_ENABLED": "False"}
+        return tests, {**variables, "HAYSTACK_TELEMETRY_ENABLED": "False"}
 
 
 class Npm(Suite):

@@ -57,6 +57,20 @@ fn cpu() -> Duration {
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
+/// The time that the processor worked for all threads of the process, in units of 10 ms.
+fn process_cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program is in parentheses; the times are the 12th and 13th field after it.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>();
+    Duration::from_millis(10 * ticks)
+}
+
+fn print_rate(name: &str, documents: usize, time: Duration) {
+    let rate = documents as f64 / time.as_secs_f64();
+    println!("{name}: {rate:.0} documents a second of one core");
+}
+
 /// The time of a query in the best of several rounds. The system counts the time of a thread in
 /// steps of some milliseconds, so a round is long.
 fn time(name: &str, queries: usize, mut run: impl FnMut(usize) -> f32) {
@@ -81,6 +95,7 @@ fn ours(documents: &[String]) {
     let definition = Definition::parse(definition.as_doc(), IndexKind::Search);
     let definition = Arc::new(definition.expect("a definition"));
     let index = Index::open(folder.path(), definition).expect("an index");
+    let start = process_cpu();
     for (at, text) in documents.iter().enumerate() {
         let document = DocBuf::from_bson(&doc! {"t": text.as_str()});
         let (record_key, document) = (&(at as u64).to_be_bytes()[..], document.as_doc());
@@ -91,6 +106,7 @@ fn ours(documents: &[String]) {
     }
     index.commit(documents.len() as u64).expect("a commit");
     while index.merge(&Unlimited).expect("a merge") {}
+    print_rate("this crate", documents.len(), process_cpu() - start);
     println!("{} segments", index.sizes().segments);
     for (name, criteria) in [("a OR b", "any"), ("a AND b", "all")] {
         let query = |[a, b]: [String; 2]| {
@@ -112,6 +128,7 @@ fn plain_tantivy(documents: &[String]) {
     let field = schema.add_text_field("t", TEXT);
     let index = tantivy::Index::create_in_dir(folder.path(), schema.build()).expect("an index");
     let mut writer = index.writer_with_num_threads(1, 256 << 20).expect("a writer");
+    let start = process_cpu();
     for text in documents {
         let mut document = tantivy::TantivyDocument::new();
         document.add_text(field, text);
@@ -123,6 +140,7 @@ fn plain_tantivy(documents: &[String]) {
         writer.merge(&segments).wait().expect("a merge");
     }
     writer.wait_merging_threads().expect("merges");
+    print_rate("tantivy", documents.len(), process_cpu() - start);
     let searcher = index.reader().expect("a reader").searcher();
     for (name, is_all) in [("a OR b", false), ("a AND b", true)] {
         let term = |text: &str| -> Box<dyn tantivy::query::Query> {

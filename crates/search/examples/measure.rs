@@ -1,8 +1,14 @@
 //! Measures of an index on one core: builds, searches, sizes. The README contains the results.
 //!
-//! `measure vectors DOCUMENTS DIMENSIONS QUANTIZATION`, `measure text DOCUMENTS`, `measure idle
-//! INDEXES`
+//! `measure vectors DOCUMENTS DIMENSIONS QUANTIZATION [FOLDER]`, `measure turnover DOCUMENTS
+//! DIMENSIONS`, `measure text DOCUMENTS`, `measure idle INDEXES`
+//!
+//! With a folder, the vectors are also written there, with the queries and their nearest ones, for
+//! `tests/graphs/times.py`.
 
+use std::collections::HashSet;
+use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -73,7 +79,9 @@ fn main() {
             number(2).unwrap_or(100_000),
             number(3).unwrap_or(768),
             arguments.get(4).map_or("scalar", String::as_str),
+            arguments.get(5).map(Path::new),
         ),
+        Some("turnover") => turnover(number(2).unwrap_or(50_000), number(3).unwrap_or(64)),
         Some("idle") => idle(number(2).unwrap_or(1_000)),
         _ => text(number(2).unwrap_or(200_000)),
     }
@@ -87,30 +95,41 @@ fn open(definition: &Document, kind: IndexKind) -> (tempfile::TempDir, Index) {
     (folder, index)
 }
 
+/// Documents that are made at once.
+const BATCH: usize = 2_000;
+
 /// Applies documents, and commits and merges as a caller does.
 fn fill(index: &Index, documents: usize, mut document: impl FnMut(usize) -> Document) {
-    let cpu_before = cpu();
     let (mut apply, mut commit, mut merge) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-    for at in 0..documents {
-        let key = (at as u64).to_be_bytes();
-        let document = DocBuf::from_bson(&document(at));
-        let change = Change::Put { record_key: &key, version_ms: 0, document: document.as_doc() };
-        let start = Instant::now();
-        let is_full = index.apply(&[change]);
-        apply += start.elapsed();
-        if is_full || at + 1 == documents {
-            let start = Instant::now();
-            index.commit(at as u64).expect("a commit");
-            commit += start.elapsed();
-            let start = Instant::now();
-            while index.merge(&Unlimited).expect("a merge") {}
-            merge += start.elapsed();
+    let (mut at, begun) = (0, cpu());
+    while at < documents {
+        // What it costs to make the documents is only in the last figure.
+        let made: Vec<DocBuf> =
+            (at..documents.min(at + BATCH)).map(|at| DocBuf::from_bson(&document(at))).collect();
+        let start = cpu();
+        for document in &made {
+            let (key, document) = ((at as u64).to_be_bytes(), document.as_doc());
+            let change = Change::Put { record_key: &key, version_ms: 0, document };
+            at += 1;
+            if index.apply(&[change]) || at == documents {
+                let start = cpu();
+                index.commit(at as u64).expect("a commit");
+                let committed = cpu();
+                commit += committed - start;
+                while index.merge(&Unlimited).expect("a merge") {}
+                merge += cpu() - committed;
+            }
         }
+        apply += cpu() - start;
     }
-    let all = cpu() - cpu_before;
+    let each = |time: Duration| time / documents as u32;
     println!(
-        "build: {:.0} documents a second of CPU; apply {apply:.1?}, commits {commit:.1?}, merges {merge:.1?}",
-        documents as f64 / all.as_secs_f64()
+        "build: {:.0} documents a second of CPU; {:.1?} for one, of it commits {:.1?}, merges {:.1?}; {:.1?} with its making",
+        documents as f64 / apply.as_secs_f64(),
+        each(apply),
+        each(commit),
+        each(merge),
+        each(cpu() - begun)
     );
     let sizes = index.sizes();
     // Deletions of keys that do not exist cost what others cost, and the index stays as it is.
@@ -156,6 +175,22 @@ fn idle(count: usize) {
     println!("{count} idle indexes: {} bytes each", (resident_bytes() - before) / count as u64);
 }
 
+/// The time of a search in the best of several rounds, and the keys that each found in the last.
+fn best_time(index: &Index, queries: &[Query], size: usize) -> (Duration, Vec<Vec<Vec<u8>>>) {
+    const ROUNDS: usize = 9;
+    let (mut best, mut found) = (Duration::MAX, Vec::new());
+    for _ in 0..ROUNDS {
+        found.clear();
+        let start = cpu();
+        for query in queries {
+            let page = index.search(query, None, size, &Unlimited).expect("a search");
+            found.push(page.hits.into_iter().map(|hit| hit.record_key).collect());
+        }
+        best = best.min(cpu() - start);
+    }
+    (best / queries.len() as u32, found)
+}
+
 /// The time of a search, and the keys that each found.
 fn time(index: &Index, name: &str, queries: &[Query], size: usize) -> Vec<Vec<Vec<u8>>> {
     let mut times = Vec::new();
@@ -177,41 +212,130 @@ fn time(index: &Index, name: &str, queries: &[Query], size: usize) -> Vec<Vec<Ve
     found
 }
 
-fn vectors(documents: usize, dimensions: usize, quantization: &str) {
-    let definition = doc! {"fields": [
+fn vector_definition(dimensions: usize, quantization: &str) -> Document {
+    doc! {"fields": [
         {"type": "vector", "path": "v", "numDimensions": dimensions as i64, "similarity": "cosine",
             "quantization": quantization},
         {"type": "filter", "path": "n"},
-    ]};
+    ]}
+}
+
+fn vector_document(vector: &[f32], at: usize) -> Document {
+    doc! {"v": binary(vector), "n": (at % 100) as i32}
+}
+
+/// The queries for the ten vectors that are nearest to each of these.
+fn nearest(index: &Index, wanted: &[Vec<f32>], options: &Document) -> Vec<Query> {
+    let query = |vector: &Vec<f32>| {
+        let mut stage = doc! {"path": "v", "limit": 10, "queryVector": binary(vector)};
+        stage.extend(options.clone());
+        let stage = DocBuf::from_bson(&stage);
+        Query::parse_vector_search(stage.as_doc(), index.definition()).expect("a query")
+    };
+    wanted.iter().map(query).collect()
+}
+
+/// The share of the expected keys that were found.
+fn recall(expected: &[Vec<Vec<u8>>], found: &[Vec<Vec<u8>>]) -> f64 {
+    let pairs = expected.iter().zip(found);
+    let hits: usize = pairs.map(|(e, f)| e.iter().filter(|key| f.contains(key)).count()).sum();
+    hits as f64 / expected.iter().map(Vec::len).sum::<usize>() as f64
+}
+
+fn write(folder: &Path, name: &str, numbers: impl Iterator<Item = [u8; 4]>) {
+    let mut file = BufWriter::new(std::fs::File::create(folder.join(name)).expect("a file"));
+    numbers.for_each(|number| file.write_all(&number).expect("a written file"));
+}
+
+fn vectors(documents: usize, dimensions: usize, quantization: &str, folder: Option<&Path>) {
+    let definition = vector_definition(dimensions, quantization);
     let (_folder, index) = open(&definition, IndexKind::VectorSearch);
     let mut vectors = Vectors::new(dimensions);
     println!("{documents} documents, {dimensions} dimensions, quantization {quantization}");
-    fill(&index, documents, |at| doc! {"v": binary(&vectors.next()), "n": (at % 100) as i32});
+    let mut base = folder.map(|folder| {
+        BufWriter::new(std::fs::File::create(folder.join("base.f32")).expect("a file"))
+    });
+    fill(&index, documents, |at| {
+        let vector = vectors.next();
+        if let Some(base) = &mut base {
+            let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+            base.write_all(&bytes).expect("a written file");
+        }
+        vector_document(&vector, at)
+    });
+    drop(base);
     let wanted: Vec<Vec<f32>> = (0..200).map(|_| vectors.next()).collect();
-    let queries = |options: Document| -> Vec<Query> {
-        let query = |vector: &Vec<f32>| {
-            let mut stage = doc! {"path": "v", "limit": 10, "queryVector": binary(vector)};
-            stage.extend(options.clone());
-            let stage = DocBuf::from_bson(&stage);
-            Query::parse_vector_search(stage.as_doc(), index.definition()).expect("a query")
-        };
-        wanted.iter().map(query).collect()
-    };
     for filter in [doc! {}, doc! {"n": 5}, doc! {"n": {"$lt": 50}}] {
         println!("filter {filter}");
-        let exact = queries(doc! {"exact": true, "filter": filter.clone()});
-        let expected = time(&index, "  exact", &exact[..20], 10);
-        for candidates in [10, 50, 100, 200, 400] {
+        let exact = nearest(&index, &wanted, &doc! {"exact": true, "filter": filter.clone()});
+        let expected = time(&index, "  exact", &exact, 10);
+        if let (Some(folder), true) = (folder, filter.is_empty()) {
+            write(
+                folder,
+                "queries.f32",
+                wanted.iter().flatten().map(|number| number.to_le_bytes()),
+            );
+            // A key is the number of its vector, of 64 bits with the highest byte first.
+            let keys = expected.iter().flatten();
+            let low = keys.map(|key| *key.last_chunk::<4>().expect("a key"));
+            write(folder, "exact.u32", low.map(|[a, b, c, d]| [d, c, b, a]));
+        }
+        for candidates in [30, 40, 50, 60, 80, 100, 150, 200, 400] {
             let options = doc! {"numCandidates": candidates, "filter": filter.clone()};
-            let name = format!("  {candidates} candidates");
-            let found = time(&index, &name, &queries(options), 10);
-            let pairs = expected.iter().zip(&found);
-            let hits: usize =
-                pairs.map(|(e, f)| e.iter().filter(|key| f.contains(key)).count()).sum();
-            let all: usize = expected.iter().map(Vec::len).sum();
-            println!("    recall@10 {:.4}", hits as f64 / all as f64);
+            let queries = nearest(&index, &wanted, &options);
+            let (best, found) = best_time(&index, &queries, 10);
+            let recall = recall(&expected, &found);
+            println!("  {candidates} candidates: best CPU {best:.1?}, recall@10 {recall:.4}");
         }
     }
+}
+
+/// The recall of an index whose documents were replaced five times, the oldest ones first, and that
+/// of a new index with the same documents.
+fn turnover(documents: usize, dimensions: usize) {
+    const TIMES: usize = 5;
+    let definition = vector_definition(dimensions, "scalar");
+    let mut vectors = Vectors::new(dimensions);
+    let (_old_folder, old) = open(&definition, IndexKind::VectorSearch);
+    let (_new_folder, new) = open(&definition, IndexKind::VectorSearch);
+    let start = cpu();
+    for at in 0..(1 + TIMES) * documents {
+        let vector = DocBuf::from_bson(&vector_document(&vectors.next(), at));
+        let (key, document) = ((at as u64).to_be_bytes(), vector.as_doc());
+        let put = Change::Put { record_key: &key, version_ms: 0, document };
+        let expired = (at.saturating_sub(documents) as u64).to_be_bytes();
+        let is_full = match at < documents {
+            true => old.apply(&[put]),
+            false => old.apply(&[Change::Delete { record_key: &expired }, put]),
+        };
+        if at >= TIMES * documents && new.apply(&[put]) {
+            commit(&new, at);
+        }
+        if is_full {
+            commit(&old, at);
+        }
+    }
+    [&old, &new].into_iter().for_each(|index| commit(index, usize::MAX));
+    println!("{documents} x {dimensions}, replaced {TIMES} times, and new: {:.1?}", cpu() - start);
+    println!("{:?}", old.sizes());
+    let wanted: Vec<Vec<f32>> = (0..200).map(|_| vectors.next()).collect();
+    for candidates in [30, 50, 100, 200] {
+        for (name, index) in [("replaced", &old), ("new", &new)] {
+            let exact = nearest(index, &wanted, &doc! {"exact": true});
+            let expected = time(index, "  exact", &exact, 10);
+            let queries = nearest(index, &wanted, &doc! {"numCandidates": candidates});
+            let found = time(index, &format!("  {candidates} candidates, {name}"), &queries, 10);
+            println!("    recall@10 {:.4}", recall(&expected, &found));
+            let live: HashSet<&Vec<u8>> = found.iter().flatten().collect();
+            let first = ((TIMES * documents) as u64).to_be_bytes();
+            assert!(live.iter().all(|key| key.as_slice() >= &first[..]), "an expired document");
+        }
+    }
+}
+
+fn commit(index: &Index, position: usize) {
+    index.commit(position as u64).expect("a commit");
+    while index.merge(&Unlimited).expect("a merge") {}
 }
 
 fn text(documents: usize) {

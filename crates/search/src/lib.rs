@@ -14,6 +14,7 @@ mod query;
 mod read;
 mod text;
 mod vector;
+mod watch;
 
 pub use definition::{Definition, IndexKind};
 pub use index::{
@@ -21,3 +22,4 @@ pub use index::{
     ScoreDetails, Sizes, TextKind, Unlimited,
 };
 pub use query::Query;
+pub use watch::SharedCheck;

@@ -1,14 +1,13 @@
 """The document store of Haystack over this server: duplicate policies, filters, metadata, deletion, and its retrievers by
-embedding and by full text, alone and in a pipeline. Embeddings are a fixed function, so that no model and no network is
-needed."""
+embedding and by full text, alone and in a pipeline."""
 
 import asyncio
-import math
 import os
 import time
 from dataclasses import replace
 
 import pytest
+from fixed_embedding import DIMENSIONS, embed, likeness
 from haystack import Document, Pipeline
 from haystack.document_stores.errors import DocumentStoreError, DuplicateDocumentError
 from haystack.document_stores.types import DuplicatePolicy
@@ -22,7 +21,6 @@ from pymongo import MongoClient
 from pymongo.operations import SearchIndexModel
 
 PATIENCE = 60
-WORDS = ["the", "a", "red", "blue", "green", "tall", "pen", "car", "tree", "house"]
 # The kind of each text and its size.
 TEXTS = {
     "the red pen": ("thing", 1),
@@ -33,24 +31,12 @@ TEXTS = {
 }
 VECTOR = {
     "fields": [
-        {"type": "vector", "path": "embedding", "numDimensions": len(WORDS), "similarity": "cosine"},
+        {"type": "vector", "path": "embedding", "numDimensions": DIMENSIONS, "similarity": "cosine"},
         {"type": "filter", "path": "meta.kind"},
         {"type": "filter", "path": "meta.size"},
     ]
 }
 TEXT = {"mappings": {"dynamic": False, "fields": {"content": {"type": "string"}}}}
-
-
-def embed(text):
-    """One dimension for each word."""
-    return [float(text.split().count(word)) for word in WORDS]
-
-
-def likeness(one, other):
-    """The score of a text for another one by cosine, between 0 and 1."""
-    left, right = embed(one), embed(other)
-    product = sum(x * y for x, y in zip(left, right))
-    return pytest.approx((1 + product / math.hypot(*left) / math.hypot(*right)) / 2, abs=1e-5)
 
 
 def document(text, kind, size):

@@ -1,11 +1,11 @@
-"""The stores of LangChain over this server: vectors, filters, diversity, full text, hybrid searches, a cache of answers, texts
-with their parts. Embeddings are a fixed function, so that no model and no network is needed."""
+"""The stores of LangChain over this server: vectors, filters, diversity, full text, hybrid searches, a cache of answers,
+texts with their parts."""
 
-import hashlib
 import os
 import time
 
 import pytest
+from fixed_embedding import DIMENSIONS, embed
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.outputs import Generation
@@ -20,22 +20,16 @@ from langchain_mongodb.retrievers import (
 from langchain_text_splitters import CharacterTextSplitter
 from pymongo import MongoClient
 
-DIMENSIONS = 32
 PATIENCE = 60
 TEXTS = ["the red pen", "a blue car", "the green tree", "a red car", "the tall green house"]
 
 
 class Words(Embeddings):
-    """One dimension for each word."""
-
     def embed_query(self, text):
-        vector = [0.0] * DIMENSIONS
-        for word in text.lower().split():
-            vector[int(hashlib.md5(word.encode()).hexdigest(), 16) % DIMENSIONS] += 1.0
-        return vector
+        return embed(text)
 
     def embed_documents(self, texts):
-        return [self.embed_query(text) for text in texts]
+        return [embed(text) for text in texts]
 
 
 @pytest.fixture

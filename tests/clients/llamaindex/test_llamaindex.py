@@ -1,13 +1,12 @@
 """The vector store of LlamaIndex over this server: its index helpers, vectors, metadata filters, full text, hybrid searches,
-deletion, and the same through its asynchronous client. Embeddings are a fixed function, so that no model and no network is
-needed."""
+deletion, and the same through its asynchronous client."""
 
 import asyncio
-import math
 import os
 import time
 
 import pytest
+from fixed_embedding import DIMENSIONS, embed, likeness
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
@@ -18,7 +17,6 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import OperationFailure
 
 PATIENCE = 60
-WORDS = ["the", "a", "red", "blue", "green", "tall", "pen", "car", "tree", "house"]
 # The source of each text, its kind, and its size.
 TEXTS = {
     "the red pen": ("desk", "thing", 1),
@@ -27,19 +25,7 @@ TEXTS = {
     "a red car": ("street", "thing", 3),
     "the tall green house": ("garden", "place", 9),
 }
-VECTOR = {"type": "vector", "path": "embedding", "numDimensions": len(WORDS), "similarity": "cosine"}
-
-
-def embed(text):
-    """One dimension for each word."""
-    return [float(text.split().count(word)) for word in WORDS]
-
-
-def likeness(one, other):
-    """The score of a text for another one by cosine, between 0 and 1."""
-    left, right = embed(one), embed(other)
-    product = sum(x * y for x, y in zip(left, right))
-    return pytest.approx((1 + product / math.hypot(*left) / math.hypot(*right)) / 2, abs=1e-5)
+VECTOR = {"type": "vector", "path": "embedding", "numDimensions": DIMENSIONS, "similarity": "cosine"}
 
 
 class Words(BaseEmbedding):
@@ -74,7 +60,7 @@ def empty(clients):
 
 @pytest.fixture
 def store(empty):
-    empty.create_vector_search_index(len(WORDS), "embedding", "cosine", ["metadata.kind", "metadata.size"])
+    empty.create_vector_search_index(DIMENSIONS, "embedding", "cosine", ["metadata.kind", "metadata.size"])
     empty.create_fulltext_search_index("text")
     until(lambda: [index["queryable"] for index in empty.collection.list_search_indexes()] == [True, True])
     assert empty.add([node(text, *more) for text, more in TEXTS.items()]) == list(TEXTS)
@@ -93,11 +79,11 @@ def near(store, text, top=5, filters=None):
 
 
 def test_the_helpers_for_indexes(empty):
-    empty.create_vector_search_index(len(WORDS), "embedding", "cosine", wait_until_complete=PATIENCE)
+    empty.create_vector_search_index(DIMENSIONS, "embedding", "cosine", wait_until_complete=PATIENCE)
     (made,) = empty.collection.list_search_indexes()
     assert (made["name"], made["type"], made["queryable"]) == ("vector_index", "vectorSearch", True)
     assert made["latestDefinition"] == {"fields": [VECTOR]}
-    empty.update_vector_search_index(len(WORDS), "embedding", "cosine", ["metadata.kind"], wait_until_complete=PATIENCE)
+    empty.update_vector_search_index(DIMENSIONS, "embedding", "cosine", ["metadata.kind"], wait_until_complete=PATIENCE)
     (updated,) = empty.collection.list_search_indexes()
     assert updated["latestDefinition"] == {"fields": [VECTOR, {"type": "filter", "path": "metadata.kind"}]}
     empty.create_fulltext_search_index("text", wait_until_complete=PATIENCE)
@@ -191,8 +177,8 @@ def test_an_index_of_nodes_and_its_retriever(store):
 
 def test_the_asynchronous_client(empty):
     async def use():
-        await empty.acreate_vector_search_index(len(WORDS), "embedding", "cosine", wait_until_complete=PATIENCE)
-        await empty.aupdate_vector_search_index(len(WORDS), "embedding", "cosine", ["metadata.kind"], wait_until_complete=PATIENCE)
+        await empty.acreate_vector_search_index(DIMENSIONS, "embedding", "cosine", wait_until_complete=PATIENCE)
+        await empty.aupdate_vector_search_index(DIMENSIONS, "embedding", "cosine", ["metadata.kind"], wait_until_complete=PATIENCE)
         await empty.acreate_fulltext_search_index("text", wait_until_complete=PATIENCE)
         await empty.async_add([node(text, *more) for text, more in TEXTS.items()])
         chosen = MetadataFilters(filters=[MetadataFilter(key="kind", value="place")])

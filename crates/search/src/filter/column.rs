@@ -9,7 +9,12 @@
 
 use std::ops::Range;
 
-use super::BitSet;
+use mayfly_base::Result;
+
+use super::{BitSet, Check};
+
+/// Keys between two calls of the check.
+const BLOCK: usize = 16_384;
 
 /// The sections of a field.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +84,21 @@ impl<'a> Column<'a> {
     }
 
     /// Adds the documents with a key in this range.
-    pub(crate) fn select_range(&self, range: &Range<Vec<u8>>, selected: &mut BitSet) {
+    ///
+    /// # Errors
+    /// Errors of the check, which is called between blocks of keys.
+    pub(crate) fn select_range(
+        &self,
+        range: &Range<Vec<u8>>,
+        selected: &mut BitSet,
+        check: Check<'_>,
+    ) -> Result<()> {
         for at in self.lower_bound(&range.start)..self.lower_bound(&range.end) {
+            if at % BLOCK == 0 {
+                check()?;
+            }
             self.list(at).for_each(|ordinal| selected.insert(ordinal as usize));
         }
+        Ok(())
     }
 }

@@ -13,12 +13,17 @@ pub(crate) mod value;
 
 use std::collections::BTreeMap;
 
+use mayfly_base::Result;
+
 pub(crate) use bits::BitSet;
 pub(crate) use column::Column;
 pub(crate) use parse::parse;
 
 /// The keys of a document's values, by the number of their field.
 pub(crate) type Values = BTreeMap<u16, Vec<Vec<u8>>>;
+
+/// Ends the selection of documents by an error of the caller.
+pub(crate) type Check<'c> = &'c dyn Fn() -> Result<()>;
 
 /// A test of the values of one field.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,12 +38,26 @@ pub(crate) enum Test {
 
 impl Test {
     /// Adds the documents of a segment that pass.
-    pub(crate) fn select(&self, column: &Column<'_>, selected: &mut BitSet) {
+    ///
+    /// # Errors
+    /// Errors of the check.
+    pub(crate) fn select(
+        &self,
+        column: &Column<'_>,
+        selected: &mut BitSet,
+        check: Check<'_>,
+    ) -> Result<()> {
         match self {
-            Test::In(keys) => keys.iter().for_each(|key| column.select_key(key, selected)),
-            Test::Range(range) => column.select_range(range, selected),
+            Test::In(keys) => {
+                for key in keys {
+                    check()?;
+                    column.select_key(key, selected);
+                }
+            }
+            Test::Range(range) => column.select_range(range, selected, check)?,
             Test::Exists => column.select_key(value::PRESENT, selected),
         }
+        Ok(())
     }
 
     fn passes(&self, keys: &[Vec<u8>]) -> bool {
@@ -84,30 +103,39 @@ impl Condition {
     }
 
     /// The documents of a segment that match, of `documents` ones.
-    pub(crate) fn select(&self, columns: &[Option<Column<'_>>], documents: usize) -> BitSet {
+    ///
+    /// # Errors
+    /// Errors of the check.
+    pub(crate) fn select(
+        &self,
+        columns: &[Option<Column<'_>>],
+        documents: usize,
+        check: Check<'_>,
+    ) -> Result<BitSet> {
+        check()?;
         let mut selected = BitSet::new(documents);
         match self {
             Condition::And(parts) => {
                 selected.fill();
                 for part in parts {
-                    selected.intersect(&part.select(columns, documents));
+                    selected.intersect(&part.select(columns, documents, check)?);
                 }
             }
             Condition::Or(parts) => {
                 for part in parts {
-                    selected.unite(&part.select(columns, documents));
+                    selected.unite(&part.select(columns, documents, check)?);
                 }
             }
             Condition::Not(part) => {
-                selected = part.select(columns, documents);
+                selected = part.select(columns, documents, check)?;
                 selected.invert();
             }
             Condition::Field(field, test) => {
                 if let Some(column) = columns.get(*field).and_then(Option::as_ref) {
-                    test.select(column, &mut selected);
+                    test.select(column, &mut selected, check)?;
                 }
             }
         }
-        selected
+        Ok(selected)
     }
 }

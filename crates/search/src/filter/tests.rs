@@ -36,6 +36,6 @@ proptest! {
         };
         let mut set = BitSet::new(10);
         column.select_key(&key, &mut set);
-        column.select_range(&(key..vec![255]), &mut set);
+        column.select_range(&(key..vec![255]), &mut set, &|| Ok(())).unwrap();
     }
 }

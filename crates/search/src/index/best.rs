@@ -1,11 +1,15 @@
 //! The value of each document of a segment that a sort or a score uses.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
+use mayfly_base::Result;
 use mayfly_value::RawValue;
 use parking_lot::Mutex;
 
+use super::Control;
 use super::plan::number_in;
 use super::segment::Segment;
 use crate::filter::value::{PRESENT, key_of};
@@ -20,6 +24,12 @@ pub(super) enum BestKey {
     LeastNumber,
 }
 
+/// Keys between two calls of the check.
+const BLOCK: usize = 4_096;
+
+/// The time of waiting for another search between two calls of the check.
+const WAIT: Duration = Duration::from_millis(50);
+
 /// The place of a document without a key.
 pub(super) const NO_PLACE: u32 = u32::MAX;
 
@@ -32,19 +42,39 @@ pub(super) struct BestPlaces(Mutex<HashMap<(u16, BestKey), Places>>);
 
 impl Segment {
     /// The place in a column of each document's key.
-    pub(super) fn best_places(&self, field: u16, key: BestKey) -> Places {
-        let mut known = self.best.0.lock();
-        let places =
-            known.entry((field, key)).or_insert_with(|| Arc::new(self.compute(field, key)));
-        places.clone()
+    ///
+    /// # Errors
+    /// Errors of [`Control::check`].
+    pub(super) fn best_places(
+        &self,
+        field: u16,
+        key: BestKey,
+        control: &dyn Control,
+    ) -> Result<Places> {
+        let mut known = loop {
+            // Another search may compute the same list, which takes a while.
+            match self.best.0.try_lock_for(WAIT) {
+                Some(known) => break known,
+                None => control.check()?,
+            }
+        };
+        Ok(match known.entry((field, key)) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => {
+                place.insert(Arc::new(self.compute(field, key, control)?)).clone()
+            }
+        })
     }
 
-    fn compute(&self, field: u16, key: BestKey) -> Vec<u32> {
+    fn compute(&self, field: u16, key: BestKey, control: &dyn Control) -> Result<Vec<u32>> {
         let mut places = vec![NO_PLACE; self.len()];
-        let Some(column) = self.column(usize::from(field)) else { return places };
+        let Some(column) = self.column(usize::from(field)) else { return Ok(places) };
         let null = key_of(RawValue::Null);
         // Keys are in their order, so the first one of a document is the least.
         for place in 0..column.len() {
+            if place % BLOCK == 0 {
+                control.check()?;
+            }
             let bytes = column.key(place);
             let (is_counted, takes_last) = match key {
                 BestKey::Sort(choice) => {
@@ -72,6 +102,6 @@ impl Segment {
                 }
             });
         }
-        places
+        Ok(places)
     }
 }

@@ -9,14 +9,14 @@ use crate::definition::{DocumentMapping, Dynamic, FieldType, PostingsDetail, Str
 use crate::fields::{Field, FieldKind, FieldName};
 use crate::filter::value::{PRESENT, key_of};
 use crate::limits::{MAX_DEPTH, MAX_VALUE_BYTES};
-use crate::text::analyze::Terms;
+use crate::text::encoded::TermEncoder;
 use crate::text::lower_case;
 
 /// The values and the terms of a document, by field.
 #[derive(Default)]
 pub(super) struct Extract {
     pub(super) values: BTreeMap<String, Vec<Vec<u8>>>,
-    pub(super) terms: BTreeMap<FieldName, (Field, Terms)>,
+    pub(super) terms: BTreeMap<FieldName, (Field, TermEncoder)>,
 }
 
 /// The mapping of the documents at some path: its own one, or only dynamic types.
@@ -144,10 +144,15 @@ impl Extractor<'_> {
         self.terms_of(name, field.detail, field.has_norms).add(analyzer, text);
     }
 
-    fn terms_of(&mut self, name: FieldName, detail: PostingsDetail, has_norms: bool) -> &mut Terms {
+    fn terms_of(
+        &mut self,
+        name: FieldName,
+        detail: PostingsDetail,
+        has_norms: bool,
+    ) -> &mut TermEncoder {
         let field = Field { name: name.clone(), detail, has_norms };
         let entry = self.extract.terms.entry(name);
-        &mut entry.or_insert_with(|| (field, Terms::default())).1
+        &mut entry.or_insert_with(|| (field, TermEncoder::new(detail))).1
     }
 
     fn add_key(&mut self, path: &str, key: Vec<u8>) {

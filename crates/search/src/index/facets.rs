@@ -14,6 +14,9 @@ use crate::filter::value::key_of;
 use crate::filter::{BitSet, Column};
 use crate::query::{Buckets, CountKind, Facet, Kind, Query, SearchQuery};
 
+/// Keys between two calls of the check.
+const BLOCK: usize = 4_096;
+
 /// The numbers of documents in the buckets of a facet.
 enum Counts {
     /// By the key of the string.
@@ -51,7 +54,7 @@ impl Index {
         for (part, shown) in view.parts.iter().zip(&shown) {
             for ((_, facet), counts) in search.facets.iter().zip(&mut counts) {
                 control.check()?;
-                counts.add(facet, &view, part, shown);
+                counts.add(facet, &view, (part, shown), control)?;
             }
         }
         Ok(document(search, count as u64, &counts))
@@ -67,30 +70,45 @@ impl Counts {
     }
 
     /// Counts documents of a part.
-    fn add(&mut self, facet: &Facet, view: &View, part: &Part, shown: &BitSet) {
+    fn add(
+        &mut self,
+        facet: &Facet,
+        view: &View,
+        (part, shown): (&Part, &BitSet),
+        control: &dyn Control,
+    ) -> Result<()> {
         let number = view.table.find(FieldKind::Values, &facet.path, "");
         let Some(column) = number.and_then(|number| part.segment.column(usize::from(number)))
         else {
-            return;
+            return Ok(());
         };
         match (self, &facet.buckets) {
-            (Counts::Strings(counts), _) => add_strings(counts, &column, shown),
+            (Counts::Strings(counts), _) => add_strings(counts, &column, shown, control)?,
             (Counts::Ranges(counts), Buckets::Ranges(boundaries, _)) => {
                 for (count, pair) in counts.iter_mut().zip(boundaries.windows(2)) {
                     let mut selected = BitSet::new(part.segment.len());
                     let range = key_of(pair[0].as_raw())..key_of(pair[1].as_raw());
-                    column.select_range(&range, &mut selected);
+                    column.select_range(&range, &mut selected, &|| control.check())?;
                     selected.intersect(shown);
                     *count += selected.count() as u64;
                 }
             }
             (Counts::Ranges(_), Buckets::Strings(_)) => {}
         }
+        Ok(())
     }
 }
 
-fn add_strings(counts: &mut BTreeMap<Vec<u8>, u64>, column: &Column<'_>, shown: &BitSet) {
+fn add_strings(
+    counts: &mut BTreeMap<Vec<u8>, u64>,
+    column: &Column<'_>,
+    shown: &BitSet,
+    control: &dyn Control,
+) -> Result<()> {
     for place in 0..column.len() {
+        if place % BLOCK == 0 {
+            control.check()?;
+        }
         let key = column.key(place);
         if !matches!(decode(key).as_ref().map(ValueBuf::as_raw), Some(RawValue::String(_))) {
             continue;
@@ -101,6 +119,7 @@ fn add_strings(counts: &mut BTreeMap<Vec<u8>, u64>, column: &Column<'_>, shown: 
             *counts.entry(key.to_vec()).or_default() += count;
         }
     }
+    Ok(())
 }
 
 /// The value of a key.

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 
 use super::extract::extract;
 use super::stored::stored;
-use crate::definition::PostingsDetail;
 use crate::fields::{Field, FieldTable};
 use crate::filter::Values;
 use crate::filter::value::keys_at;
@@ -79,12 +78,9 @@ pub(super) fn read(
                     values.insert(number, keys);
                 }
             }
-            for (field, mut found) in extract.terms.into_values() {
-                if field.detail == PostingsDetail::Documents {
-                    found.keep_once();
-                }
+            for (field, found) in extract.terms.into_values() {
                 if let Some(number) = number_of(&mut table, &field) {
-                    terms.push((number, EncodedTerms::new(&found)));
+                    terms.push((number, found.finish()));
                 }
             }
         }

@@ -40,6 +40,7 @@ mod write;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::Error;
 use mayfly_value::RawDoc;
@@ -50,9 +51,12 @@ pub use highlight::{Highlight, HighlightText, TextKind};
 pub use score_details::ScoreDetails;
 pub use search::{Cursor, Hit, Page};
 
+use crate::SharedCheck;
 use crate::fields::FieldTable;
 use crate::filter::BitSet;
-use crate::limits::{MAX_BYTES_IN_MEMORY, MAX_DOCUMENTS_IN_MEMORY, MIN_VECTORS_OF_GRAPH};
+use crate::limits::{
+    MAX_BYTES_IN_MEMORY, MAX_DOCUMENTS_IN_MEMORY, MAX_DOCUMENTS_OF_FILLING, MIN_VECTORS_OF_GRAPH,
+};
 use crate::{Definition, IndexKind};
 use commit_file::{CommitFile, SegmentEntry};
 use folder::Folder;
@@ -116,6 +120,10 @@ pub trait Control {
     /// The error that ends the work: a deadline, `killOp`.
     fn check(&self) -> mayfly_base::Result<()>;
 
+    /// The same check for work that cannot hold a reference to the caller: the loops inside of
+    /// scorers.
+    fn shared_check(&self) -> SharedCheck;
+
     /// Whether a document does not exist for queries, because it has expired.
     fn is_hidden(&self, record_key: &[u8]) -> bool;
 }
@@ -126,6 +134,10 @@ pub struct Unlimited;
 impl Control for Unlimited {
     fn check(&self) -> mayfly_base::Result<()> {
         Ok(())
+    }
+
+    fn shared_check(&self) -> SharedCheck {
+        Arc::new(|| Ok(()))
     }
 
     fn is_hidden(&self, _record_key: &[u8]) -> bool {
@@ -233,6 +245,9 @@ pub struct Index {
     merging: Mutex<()>,
     /// The fewest vectors of a segment that get a graph.
     graph_from: usize,
+    /// Whether a search has read the part in memory. Until then it may be larger: no search
+    /// waits until its documents are a segment.
+    is_searched: AtomicBool,
     /// The searcher of the last search, and the fields that it knows.
     searcher: Mutex<Option<(Arc<FieldTable>, tantivy::Searcher)>>,
 }
@@ -287,8 +302,8 @@ impl Index {
     ) -> Index {
         let work = Mutex::new(Work { next, merging: None });
         let (merging, graph_from) = (Mutex::new(()), MIN_VECTORS_OF_GRAPH);
-        let searcher = Mutex::new(None);
-        Index { definition, folder, state, table, work, merging, graph_from, searcher }
+        let (is_searched, searcher) = (AtomicBool::new(false), Mutex::new(None));
+        Index { definition, folder, state, table, work, merging, graph_from, is_searched, searcher }
     }
 
     /// The fields that the index has now.
@@ -324,7 +339,17 @@ impl Index {
             state.put(key, document);
         }
         let memory = &state.memory;
-        memory.len() >= MAX_DOCUMENTS_IN_MEMORY || memory.bytes() >= MAX_BYTES_IN_MEMORY
+        memory.len() >= self.most_in_memory() || memory.bytes() >= MAX_BYTES_IN_MEMORY
+    }
+
+    /// The most documents in memory. Large segments need fewer merges, but the first search after
+    /// many writes makes a segment of them.
+    fn most_in_memory(&self) -> usize {
+        let is_searched = self.is_searched.load(Ordering::Relaxed);
+        match is_searched || self.definition.kind == IndexKind::VectorSearch {
+            true => MAX_DOCUMENTS_IN_MEMORY,
+            false => MAX_DOCUMENTS_OF_FILLING,
+        }
     }
 
     /// The sizes of the index.

@@ -95,6 +95,7 @@ impl Explained<'_> {
         if documents.doc() < self.document {
             documents.seek(self.document);
         }
+        self.planner.watch.result()?;
         Ok((documents.doc() == self.document).then(|| documents.score()))
     }
 
@@ -129,7 +130,7 @@ impl Explained<'_> {
             }
             Node::Scored(_, Score::Constant(_)) => constant(value, "a constant"),
             Node::Scored(inner, Score::PathBoost(path)) => {
-                let numbers = self.planner.numbers(path, &self.part.segment);
+                let numbers = self.planner.numbers(path, &self.part.segment)?;
                 let number = numbers.of(self.document) as f32;
                 let factor = ScoreDetails::leaf(number, &format!("double({})", path.path));
                 let inner = self.details(inner, 1.0)?;

@@ -152,7 +152,8 @@ fn collect(
     };
     let threshold = f32::MIN;
     weight.for_each_pruning(threshold, &postings.reader, &mut add).map_err(failed)?;
-    ended.map_or(Ok(()), Err)
+    ended.map_or(Ok(()), Err)?;
+    planner.watch.result()
 }
 
 /// The first hits of a sort.
@@ -167,7 +168,7 @@ fn first(
     let mut top = SortedTop::new(size, after, order.keys);
     for part in &view.parts {
         planner.control.check()?;
-        let ranker = Ranker::new(part, &order.sort, &view.table);
+        let ranker = Ranker::new(part, &order.sort, &view.table, planner.control)?;
         let from = after.map_or(0.., |after| ranker.positions_from(&after.rank));
         // The position by the first field, and the document.
         let mut found: Vec<(u32, u32)> = Vec::new();
@@ -250,6 +251,6 @@ impl PartSorter<'_> {
                 });
             }
         }
-        Ok(())
+        self.planner.watch.result()
     }
 }

@@ -80,7 +80,7 @@ impl Index {
         let mut newest = Vec::new();
         let parts = {
             let state = self.state.read();
-            search.scan_memory(&state.memory);
+            search.scan_memory(&state.memory)?;
             if is_stored {
                 // The documents may leave the memory before they are read.
                 let document = |key: &[u8]| state.memory.get(key).cloned();
@@ -134,8 +134,11 @@ impl<'s> Search<'s> {
         self.top.into_hits()
     }
 
-    fn scan_memory(&mut self, memory: &Memory) {
-        for (key, document) in memory.iter() {
+    fn scan_memory(&mut self, memory: &Memory) -> Result<()> {
+        for (at, (key, document)) in memory.iter().enumerate() {
+            if at % BLOCK == 0 {
+                self.control.check()?;
+            }
             let element = self.query.probe.vector.element;
             let Some((data, length)) = document.vector(self.field.0, element) else { continue };
             let score = self.query.probe.score(data, length);
@@ -146,6 +149,7 @@ impl<'s> Search<'s> {
                 self.top.add(score, key, || document.version_ms);
             }
         }
+        Ok(())
     }
 
     /// Searches a segment. `within`: only these documents, of which none is deleted.
@@ -158,7 +162,7 @@ impl<'s> Search<'s> {
         let selection = match (&self.query.filter, within) {
             (_, Some(within)) => Selection::Set(within),
             (Some(filter), None) => {
-                let mut selected = select(segment, filter);
+                let mut selected = select(segment, filter, self.control)?;
                 selected.subtract(&part.deleted);
                 Selection::Set(selected)
             }
@@ -306,8 +310,8 @@ fn selected_places<'s>(
 }
 
 /// The documents of a segment that a filter selects.
-fn select(segment: &Segment, filter: &Condition) -> BitSet {
+fn select(segment: &Segment, filter: &Condition, control: &dyn Control) -> Result<BitSet> {
     let fields = filter.fields();
     let columns: Vec<_> = (0..fields).map(|field| segment.column(field)).collect();
-    filter.select(&columns, segment.len())
+    filter.select(&columns, segment.len(), &|| control.check())
 }

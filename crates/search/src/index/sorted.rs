@@ -3,10 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::Part;
+use mayfly_base::Result;
+
 use super::best::{BestKey, NO_PLACE, Places};
 use super::ranked::{HitOrder, Ranked};
 use super::search::{Cursor, Hit};
+use super::{Control, Part};
 use crate::fields::{FieldKind, FieldTable};
 use crate::query::{SortField, SortKey};
 
@@ -90,14 +92,24 @@ pub(super) struct Ranker<'r> {
 type RankField<'r> = (&'r SortField, Option<(u16, Places)>);
 
 impl<'r> Ranker<'r> {
-    pub(super) fn new(part: &'r Part, sort: &'r [SortField], table: &FieldTable) -> Ranker<'r> {
+    ///
+    /// # Errors
+    /// Errors of [`Control::check`].
+    pub(super) fn new(
+        part: &'r Part,
+        sort: &'r [SortField],
+        table: &FieldTable,
+        control: &dyn Control,
+    ) -> Result<Ranker<'r>> {
         let field = |field: &'r SortField| {
-            let SortKey::Path(path, choice) = &field.by else { return (field, None) };
+            let SortKey::Path(path, choice) = &field.by else { return Ok((field, None)) };
             let number = table.find(FieldKind::Values, path, "");
             let key = BestKey::Sort(*choice);
-            (field, number.map(|number| (number, part.segment.best_places(number, key))))
+            let Some(number) = number else { return Ok((field, None)) };
+            let places = part.segment.best_places(number, key, control)?;
+            Ok((field, Some((number, places))))
         };
-        Ranker { part, fields: sort.iter().map(field).collect() }
+        Ok(Ranker { part, fields: sort.iter().map(field).collect::<Result<_>>()? })
     }
 
     /// Whether the first sort field has values in this part.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, Result};
 use tantivy::query::{EnableScoring, Weight};
@@ -35,6 +36,7 @@ pub(super) struct View {
 impl Index {
     /// The segments of the folder and of the memory, after all applied changes are in one.
     pub(super) fn view(&self) -> Result<View> {
+        self.is_searched.store(true, Ordering::Relaxed);
         let collect = |state: &super::State| -> Vec<Part> {
             let fresh = state.fresh.iter().flat_map(Fresh::parts);
             state.parts.iter().chain(fresh).cloned().collect()
@@ -127,7 +129,7 @@ impl View {
         node: &Node,
         part: &Part,
     ) -> Result<Box<dyn Weight>> {
-        let query = planner.build(node, &part.segment)?;
+        let query = planner.query(node, &part.segment)?;
         query.weight(EnableScoring::enabled_from_searcher(&self.searcher)).map_err(failed)
     }
 
@@ -155,7 +157,7 @@ impl View {
         mut visit: impl FnMut(usize) -> ControlFlow<()>,
     ) -> Result<()> {
         let Some(postings) = part.segment.postings() else { return Ok(()) };
-        let query = planner.build(node, &part.segment)?;
+        let query = planner.query(node, &part.segment)?;
         let scoring = EnableScoring::disabled_from_searcher(&self.searcher);
         let weight = query.weight(scoring).map_err(failed)?;
         let mut documents = weight.scorer(&postings.reader, 1.0).map_err(failed)?;
@@ -171,7 +173,7 @@ impl View {
             }
             documents.advance();
         }
-        Ok(())
+        planner.watch.result()
     }
 
     /// Visits the documents that match and are not hidden, at most `most` of all parts. Returns

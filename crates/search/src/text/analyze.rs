@@ -1,11 +1,9 @@
 //! Analyzers: the terms of a text, with their positions.
 
-use std::collections::HashSet;
-
 use tantivy::tokenizer::Token;
 
 use super::language::{Language, Trim, is_english_stop_word};
-use super::words::{between_spaces, letters, lower_case, standard_words};
+use super::words::{between_spaces, letters, push_lower_case, standard_words};
 use crate::definition::{AnalyzerName, AnalyzerRule, AutocompleteField, Grams};
 
 /// The terms of strings that stand in the same field, one string after another, as if all were one:
@@ -20,28 +18,24 @@ pub(crate) struct Terms {
 impl Terms {
     /// Adds the terms of a string.
     pub(crate) fn add(&mut self, analyzer: AnalyzerName, text: &str) {
-        let first = self.next;
-        for (count, word) in words(analyzer.rule(), text).into_iter().enumerate() {
-            let position = first + count;
-            self.next = position + 1;
-            if let Some(term) = term(analyzer, word.1) {
-                self.push(term, position, word);
-            }
-        }
+        let (first, start) = (self.next, text.as_ptr() as usize);
+        self.next += each_term(analyzer, text, |count, word, term| {
+            let offset_from = word.as_ptr() as usize - start;
+            let offset_to = offset_from + word.len();
+            let (text, position) = (term.to_owned(), first + count);
+            self.tokens.push(Token { offset_from, offset_to, position, text, position_length: 1 });
+        });
     }
 
     /// Adds the parts of a string's words that `autocomplete` indexes.
     pub(crate) fn add_parts(&mut self, field: &AutocompleteField, text: &str) {
-        let analyzer = field.analyzer.unwrap_or(AnalyzerName::STANDARD);
-        let first = self.next;
-        for (count, word) in words(analyzer.rule(), text).into_iter().enumerate() {
+        let (first, start) = (self.next, text.as_ptr() as usize);
+        self.next += each_part(field, text, |count, word, text| {
+            let offset_from = word.as_ptr() as usize - start;
+            let offset_to = offset_from + word.len();
             let position = first + count;
-            self.next = position + 1;
-            let Some(term) = term(analyzer, word.1) else { continue };
-            for part in parts(field, &term) {
-                self.push(part, position, word);
-            }
-        }
+            self.tokens.push(Token { offset_from, offset_to, position, text, position_length: 1 });
+        });
     }
 
     /// Cuts the terms of a query to the longest parts that `autocomplete` indexes.
@@ -54,49 +48,73 @@ impl Terms {
             };
         }
     }
-
-    /// Keeps each term once, for a field without frequencies: its length is the number of different
-    /// terms.
-    pub(crate) fn keep_once(&mut self) {
-        let mut known = HashSet::new();
-        self.tokens.retain(|token| known.insert(token.text.clone()));
-    }
-
-    fn push(&mut self, text: String, position: usize, (offset_from, word): (usize, &str)) {
-        let offset_to = offset_from + word.len();
-        self.tokens.push(Token { offset_from, offset_to, position, text, position_length: 1 });
-    }
 }
 
-/// The words of a text, with their offsets, before they are changed.
-fn words(rule: AnalyzerRule, text: &str) -> Vec<(usize, &str)> {
-    let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
-    let words: Vec<&str> = match rule {
+/// Visits the terms of a text with the number of words before each, and its word in the text.
+/// Returns the number of words.
+pub(super) fn each_term<'t>(
+    analyzer: AnalyzerName,
+    text: &'t str,
+    mut visit: impl FnMut(usize, &'t str, &str),
+) -> usize {
+    let words = words(analyzer.rule(), text);
+    let mut term = String::new();
+    for (count, word) in words.iter().enumerate() {
+        term.clear();
+        if write_term(analyzer, word, &mut term) {
+            visit(count, word, &term);
+        }
+    }
+    words.len()
+}
+
+/// Visits the parts of the words of a text in the same way.
+pub(super) fn each_part<'t>(
+    field: &AutocompleteField,
+    text: &'t str,
+    mut visit: impl FnMut(usize, &'t str, String),
+) -> usize {
+    let analyzer = field.analyzer.unwrap_or(AnalyzerName::STANDARD);
+    each_term(analyzer, text, |count, word, term| {
+        parts(field, term).into_iter().for_each(|part| visit(count, word, part));
+    })
+}
+
+/// The words of a text, before they are changed.
+fn words(rule: AnalyzerRule, text: &str) -> Vec<&str> {
+    match rule {
         AnalyzerRule::Keyword | AnalyzerRule::Unsupported => vec![text],
         AnalyzerRule::Whitespace => between_spaces(text),
         AnalyzerRule::Simple | AnalyzerRule::Stop => letters(text),
         AnalyzerRule::Standard | AnalyzerRule::Language => standard_words(text),
-    };
-    words.into_iter().map(|word| (offset(word), word)).collect()
+    }
 }
 
-/// The term that a word is indexed as; `None` for a stop word.
-fn term(analyzer: AnalyzerName, word: &str) -> Option<String> {
+/// Appends the term that a word is indexed as; `false` for a stop word.
+fn write_term(analyzer: AnalyzerName, word: &str, term: &mut String) -> bool {
     match analyzer.rule() {
         AnalyzerRule::Keyword | AnalyzerRule::Whitespace | AnalyzerRule::Unsupported => {
-            Some(word.to_owned())
+            term.push_str(word);
         }
-        AnalyzerRule::Standard | AnalyzerRule::Simple => Some(lower_case(word)),
-        AnalyzerRule::Stop => Some(lower_case(word)).filter(|word| !is_english_stop_word(word)),
+        AnalyzerRule::Standard | AnalyzerRule::Simple => push_lower_case(word, term),
+        AnalyzerRule::Stop => {
+            push_lower_case(word, term);
+            return !is_english_stop_word(term);
+        }
         AnalyzerRule::Language => {
             let Some(language) = Language::of(analyzer.as_str()) else {
-                return Some(lower_case(word));
+                push_lower_case(word, term);
+                return true;
             };
             let word = language.lower_case(word);
             let word = trim(language.trim, &word);
-            (!language.is_stop_word(word)).then(|| language.stem(word))
+            if language.is_stop_word(word) {
+                return false;
+            }
+            term.push_str(&language.stem(word));
         }
     }
+    true
 }
 
 const APOSTROPHES: &[char] = &['\'', '\u{2019}', '\u{FF07}'];

@@ -6,9 +6,12 @@
 //! A number is written as characters of 14 bits each, the highest first; all but the last one have
 //! 2^14 added. So the string takes little more memory than the texts, and it is valid UTF-8.
 
+use std::collections::HashSet;
+
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
-use super::analyze::Terms;
+use super::analyze::{each_part, each_term};
+use crate::definition::{AnalyzerName, AutocompleteField, PostingsDetail};
 
 /// Encoded terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,21 +20,60 @@ pub(crate) struct EncodedTerms(String);
 /// The bits of a number in one character.
 const BITS: u32 = 14;
 
-impl EncodedTerms {
-    pub(crate) fn new(terms: &Terms) -> EncodedTerms {
-        let text: usize = terms.tokens.iter().map(|token| token.text.len() + 2).sum();
-        let mut encoded = String::with_capacity(text);
-        let mut last = 0;
-        for token in &terms.tokens {
-            push_number(&mut encoded, token.position.saturating_sub(last));
-            push_number(&mut encoded, token.text.len());
-            encoded.push_str(&token.text);
-            last = token.position;
-        }
-        encoded.shrink_to_fit();
-        EncodedTerms(encoded)
+/// Encodes the terms of strings that stand in the same field, those of
+/// [`Terms`](super::analyze::Terms).
+#[derive(Default)]
+pub(crate) struct TermEncoder {
+    encoded: String,
+    /// The position of the last term.
+    last: usize,
+    /// The position of the next string's first word.
+    next: usize,
+    /// The terms so far, if each is kept once.
+    known: Option<HashSet<String>>,
+}
+
+impl TermEncoder {
+    /// An encoder for a field. Without frequencies, its length is the number of different terms.
+    pub(crate) fn new(detail: PostingsDetail) -> TermEncoder {
+        let known = (detail == PostingsDetail::Documents).then(HashSet::new);
+        TermEncoder { known, ..TermEncoder::default() }
     }
 
+    /// Adds the terms of a string.
+    pub(crate) fn add(&mut self, analyzer: AnalyzerName, text: &str) {
+        let first = self.next;
+        // Most terms are as long as their words, and have two numbers instead of a space.
+        self.encoded.reserve(text.len() + text.len() / 4);
+        self.next += each_term(analyzer, text, |count, _, term| self.push(first + count, term));
+    }
+
+    /// Adds the parts of a string's words that `autocomplete` indexes.
+    pub(crate) fn add_parts(&mut self, field: &AutocompleteField, text: &str) {
+        let first = self.next;
+        self.next += each_part(field, text, |count, _, part| self.push(first + count, &part));
+    }
+
+    /// Adds a term.
+    pub(super) fn push(&mut self, position: usize, term: &str) {
+        if let Some(known) = &mut self.known
+            && !known.insert(term.to_owned())
+        {
+            return;
+        }
+        push_number(&mut self.encoded, position.saturating_sub(self.last));
+        push_number(&mut self.encoded, term.len());
+        self.encoded.push_str(term);
+        self.last = position;
+    }
+
+    pub(crate) fn finish(mut self) -> EncodedTerms {
+        self.encoded.shrink_to_fit();
+        EncodedTerms(self.encoded)
+    }
+}
+
+impl EncodedTerms {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -28,6 +28,11 @@ impl Glob {
         Glob(parts)
     }
 
+    /// The number of its parts.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The letters with which every match begins.
     pub(crate) fn prefix(&self) -> String {
         let letters = self.0.iter().map_while(|part| match part {

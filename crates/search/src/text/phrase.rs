@@ -15,6 +15,10 @@ use tantivy::{DocId, DocSet, Score, TERMINATED, Term};
 
 use super::sloppy::{Sloppy, Slot};
 use super::weight::{B, K1, Statistics};
+use crate::watch::Watch;
+
+/// The steps of [`Watch::take`] to read the positions of a document.
+const STEPS: usize = 16;
 
 /// A phrase of at least two terms of one field.
 #[derive(Clone, Debug)]
@@ -23,6 +27,7 @@ pub(crate) struct PhraseQuery {
     pub(crate) terms: Arc<Vec<(usize, Term)>>,
     pub(crate) slop: u32,
     pub(crate) statistics: Arc<Statistics>,
+    pub(crate) watch: Arc<Watch>,
 }
 
 impl Query for PhraseQuery {
@@ -56,7 +61,7 @@ struct PhraseWeight {
 
 impl Weight for PhraseWeight {
     fn scorer(&self, reader: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
-        let PhraseQuery { terms, slop, .. } = &self.query;
+        let PhraseQuery { terms, slop, watch, .. } = &self.query;
         let Some(field) = terms.first().map(|(_, term)| term.field()) else {
             return Ok(Box::new(EmptyScorer));
         };
@@ -96,6 +101,7 @@ impl Weight for PhraseWeight {
             factors: self.factors.clone(),
             lengths: lengths.unwrap_or_else(|| FieldNormReader::constant(reader.max_doc(), 1)),
             boost,
+            watch: watch.clone(),
         };
         scorer.find(0);
         Ok(Box::new(scorer))
@@ -119,7 +125,7 @@ impl Matcher {
     }
 
     /// The frequency of the phrase, by the positions of its terms.
-    fn frequency(&mut self, positions: &[Vec<u32>]) -> f32 {
+    fn frequency(&mut self, positions: &[Vec<u32>], watch: &Watch) -> f32 {
         match self {
             Matcher::Exact { slots, places } => {
                 places.clear();
@@ -127,6 +133,9 @@ impl Matcher {
                 let start = |slot: &Slot, position: &u32| *position as i32 - slot.offset;
                 places.extend(positions[first.list].iter().map(|place| start(first, place)));
                 for slot in others {
+                    if watch.take(positions[slot.list].len()) {
+                        return 0.0;
+                    }
                     let mut rest = positions[slot.list].iter().map(|place| start(slot, place));
                     let mut next = rest.next();
                     places.retain(|place| {
@@ -138,7 +147,7 @@ impl Matcher {
                 }
                 places.len() as f32
             }
-            Matcher::Sloppy(sloppy) => sloppy.frequency(positions),
+            Matcher::Sloppy(sloppy) => sloppy.frequency(positions, watch),
         }
     }
 }
@@ -155,6 +164,7 @@ struct PhraseScorer {
     factors: Option<Factors>,
     lengths: FieldNormReader,
     boost: Score,
+    watch: Arc<Watch>,
 }
 
 impl PhraseScorer {
@@ -166,10 +176,16 @@ impl PhraseScorer {
             if target == TERMINATED {
                 return TERMINATED;
             }
+            let mut work = STEPS;
             for (list, positions) in self.lists.iter_mut().zip(&mut self.positions) {
                 list.positions(positions);
+                work += positions.len();
             }
-            self.frequency = self.matcher.frequency(&self.positions);
+            if self.watch.take(work) {
+                self.document = TERMINATED;
+                return TERMINATED;
+            }
+            self.frequency = self.matcher.frequency(&self.positions, &self.watch);
             if self.frequency > 0.0 {
                 return target;
             }
@@ -181,6 +197,9 @@ impl PhraseScorer {
     fn align(&mut self, mut target: DocId) -> DocId {
         let mut at = 0;
         while at < self.lists.len() {
+            if self.watch.take(1) {
+                return TERMINATED;
+            }
             let list = &mut self.lists[at];
             let found = if list.doc() < target { list.seek(target) } else { list.doc() };
             if found == TERMINATED {

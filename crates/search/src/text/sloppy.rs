@@ -20,6 +20,8 @@
 //! position of another one, the lesser of both moves on. As in Lucene, not all combinations of
 //! positions are found.
 
+use crate::watch::Watch;
+
 /// A word of a phrase.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
@@ -65,7 +67,7 @@ impl Sloppy {
     }
 
     /// The frequency of the phrase, by the positions of its words.
-    pub(super) fn frequency(&mut self, positions: &[Vec<u32>]) -> f32 {
+    pub(super) fn frequency(&mut self, positions: &[Vec<u32>], watch: &Watch) -> f32 {
         let mut frequency = 0.0;
         if !self.start(positions) {
             return frequency;
@@ -79,7 +81,7 @@ impl Sloppy {
             let Some(next) = self.queue.last().map(|slot| slot.0) else { break };
             let mut distance = self.end - least;
             loop {
-                if !self.step(slot, positions) {
+                if !self.step(slot, positions, watch) {
                     add(distance, self.slop);
                     return frequency;
                 }
@@ -124,16 +126,16 @@ impl Sloppy {
     }
 
     /// Moves a slot that is not in the queue to its next position, and others of the same word that
-    /// are in its way. `false`: a word has no further position.
-    fn step(&mut self, slot: usize, positions: &[Vec<u32>]) -> bool {
-        if !self.advance(slot, positions) {
+    /// are in its way. `false`: a word has no further position, or the search has ended.
+    fn step(&mut self, slot: usize, positions: &[Vec<u32>], watch: &Watch) -> bool {
+        if watch.take(1 + self.groups[slot].len()) || !self.advance(slot, positions) {
             return false;
         }
         let (mut current, mut moved) = (slot, Vec::new());
         while let Some(other) = self.same_position(current) {
             let rank = |slot: usize| (self.places[slot], self.slots[slot].offset);
             current = if rank(current) < rank(other) { current } else { other };
-            if !self.advance(current, positions) {
+            if watch.take(self.groups[slot].len()) || !self.advance(current, positions) {
                 return false;
             }
             if other != slot {

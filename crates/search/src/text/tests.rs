@@ -249,23 +249,61 @@ proptest::proptest! {
     fn encoded_terms_are_read_again(
         words in proptest::collection::vec((0..40_000_usize, ".{0,5}", 0..3_000_usize), 0..20),
     ) {
-        use super::encoded::{EncodedTerms, EncodedTokenizer};
-        use tantivy::tokenizer::{Token, TokenStream as _, Tokenizer as _};
-        let (mut terms, mut position) = (Terms::default(), 0);
+        use super::encoded::{EncodedTokenizer, TermEncoder};
+        use tantivy::tokenizer::{TokenStream as _, Tokenizer as _};
+        let (mut encoder, mut position) = (TermEncoder::default(), 0);
+        let mut expected = Vec::new();
         for (step, text, more) in words {
             position += step;
             let text = text + &"x".repeat(more * 10);
-            terms.tokens.push(Token { position, text, ..Token::default() });
+            encoder.push(position, &text);
+            expected.push((position, text));
         }
-        let encoded = EncodedTerms::new(&terms);
-        proptest::prop_assert_eq!(encoded.is_empty(), terms.tokens.is_empty());
+        let encoded = encoder.finish();
+        proptest::prop_assert_eq!(encoded.is_empty(), expected.is_empty());
         let mut tokenizer = EncodedTokenizer;
         let mut stream = tokenizer.token_stream(encoded.as_str());
         let mut found = Vec::new();
         while stream.advance() {
             found.push((stream.token().position, stream.token().text.clone()));
         }
-        let expected: Vec<_> = terms.tokens.iter().map(|token| (token.position, token.text.clone())).collect();
         proptest::prop_assert_eq!(found, expected);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn documents_and_queries_have_the_same_terms(
+        texts in proptest::collection::vec("[a-cA-C .é']{0,12}", 0..4),
+        analyzer in 0..4_usize,
+    ) {
+        use super::encoded::{EncodedTokenizer, TermEncoder};
+        use crate::definition::PostingsDetail;
+        use tantivy::tokenizer::{TokenStream as _, Tokenizer as _};
+        let names = ["lucene.standard", "lucene.keyword", "lucene.stop", "lucene.french"];
+        let analyzer = AnalyzerName::find(&FieldPath::root(), names[analyzer]).unwrap();
+        let mut terms = Terms::default();
+        let mut all = TermEncoder::new(PostingsDetail::Positions);
+        let mut once = TermEncoder::new(PostingsDetail::Documents);
+        for text in &texts {
+            terms.add(analyzer, text);
+            all.add(analyzer, text);
+            once.add(analyzer, text);
+        }
+        let read = |encoder: TermEncoder| {
+            let (encoded, mut tokenizer) = (encoder.finish(), EncodedTokenizer);
+            let mut stream = tokenizer.token_stream(encoded.as_str());
+            let mut found = Vec::new();
+            while stream.advance() {
+                found.push((stream.token().text.clone(), stream.token().position));
+            }
+            found
+        };
+        let mut expected: Vec<(String, usize)> =
+            terms.tokens.iter().map(|token| (token.text.clone(), token.position)).collect();
+        proptest::prop_assert_eq!(read(all), expected.clone());
+        let mut known = std::collections::HashSet::new();
+        expected.retain(|(text, _)| known.insert(text.clone()));
+        proptest::prop_assert_eq!(read(once), expected);
     }
 }

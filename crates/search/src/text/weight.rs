@@ -12,6 +12,7 @@ use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocId, DocSet, Score, TERMINATED, Term};
 
 use crate::filter::BitSet;
+use crate::watch::{Watch, WatchedWeight};
 
 /// The parameters of BM25.
 pub(crate) const K1: f32 = 1.2;
@@ -76,10 +77,18 @@ pub(crate) struct TermScoreQuery {
     pub(crate) term: Term,
     pub(crate) option: IndexRecordOption,
     pub(crate) statistics: Arc<Statistics>,
+    pub(crate) watch: Arc<Watch>,
 }
 
 impl Query for TermScoreQuery {
     fn weight(&self, scoring: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
+        let inner = self.uncounted_weight(scoring)?;
+        Ok(Box::new(WatchedWeight { inner, watch: self.watch.clone() }))
+    }
+}
+
+impl TermScoreQuery {
+    fn uncounted_weight(&self, scoring: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
         let query = TermQuery::new(self.term.clone(), self.option);
         match scoring.searcher() {
             Some(searcher) if scoring.is_scoring_enabled() => {
@@ -99,19 +108,19 @@ impl Query for TermScoreQuery {
 
 /// A set of documents, each with the score 1.
 #[derive(Clone, Debug)]
-pub(crate) struct SetQuery(pub(crate) Arc<BitSet>);
+pub(crate) struct SetQuery(pub(crate) Arc<BitSet>, pub(crate) Arc<Watch>);
 
 impl Query for SetQuery {
     fn weight(&self, _scoring: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
-        Ok(Box::new(SetWeight(self.0.clone())))
+        Ok(Box::new(SetWeight(self.0.clone(), self.1.clone())))
     }
 }
 
-struct SetWeight(Arc<BitSet>);
+struct SetWeight(Arc<BitSet>, Arc<Watch>);
 
 impl Weight for SetWeight {
     fn scorer(&self, _reader: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
-        Ok(Box::new(ConstScorer::new(SetDocuments::new(self.0.clone()), boost)))
+        Ok(Box::new(ConstScorer::new(SetDocuments::new(self.0.clone(), self.1.clone()), boost)))
     }
 
     fn explain(&self, _reader: &SegmentReader, _document: DocId) -> tantivy::Result<Explanation> {
@@ -122,31 +131,36 @@ impl Weight for SetWeight {
 /// The documents of a set, in their order.
 struct SetDocuments {
     set: Arc<BitSet>,
+    watch: Arc<Watch>,
     document: DocId,
 }
 
 impl SetDocuments {
-    fn new(set: Arc<BitSet>) -> SetDocuments {
-        let document = next(&set, 0);
-        SetDocuments { set, document }
+    fn new(set: Arc<BitSet>, watch: Arc<Watch>) -> SetDocuments {
+        let mut documents = SetDocuments { set, watch, document: 0 };
+        documents.document = documents.next(0);
+        documents
     }
-}
 
-fn next(set: &BitSet, from: usize) -> DocId {
-    set.next(from).map_or(TERMINATED, |number| number as DocId)
+    fn next(&self, from: DocId) -> DocId {
+        if self.watch.take(1) {
+            return TERMINATED;
+        }
+        self.set.next(from as usize).map_or(TERMINATED, |number| number as DocId)
+    }
 }
 
 impl DocSet for SetDocuments {
     fn advance(&mut self) -> DocId {
         if self.document != TERMINATED {
-            self.document = next(&self.set, self.document as usize + 1);
+            self.document = self.next(self.document + 1);
         }
         self.document
     }
 
     fn seek(&mut self, target: DocId) -> DocId {
         if self.document < target {
-            self.document = next(&self.set, target as usize);
+            self.document = self.next(target);
         }
         self.document
     }
@@ -162,19 +176,20 @@ impl DocSet for SetDocuments {
 
 /// Documents with a score each.
 #[derive(Clone, Debug)]
-pub(crate) struct ScoredQuery(pub(crate) Arc<Vec<(DocId, Score)>>);
+pub(crate) struct ScoredQuery(pub(crate) Arc<Vec<(DocId, Score)>>, pub(crate) Arc<Watch>);
 
 impl Query for ScoredQuery {
     fn weight(&self, _scoring: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
-        Ok(Box::new(ScoredWeight(self.0.clone())))
+        Ok(Box::new(ScoredWeight(self.clone())))
     }
 }
 
-struct ScoredWeight(Arc<Vec<(DocId, Score)>>);
+struct ScoredWeight(ScoredQuery);
 
 impl Weight for ScoredWeight {
     fn scorer(&self, _reader: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
-        Ok(Box::new(ScoredDocuments { documents: self.0.clone(), at: 0, boost }))
+        let ScoredQuery(documents, watch) = self.0.clone();
+        Ok(Box::new(ScoredDocuments { documents, watch, at: 0, boost }))
     }
 
     fn explain(&self, _reader: &SegmentReader, _document: DocId) -> tantivy::Result<Explanation> {
@@ -184,17 +199,21 @@ impl Weight for ScoredWeight {
 
 struct ScoredDocuments {
     documents: Arc<Vec<(DocId, Score)>>,
+    watch: Arc<Watch>,
     at: usize,
     boost: Score,
 }
 
 impl DocSet for ScoredDocuments {
     fn advance(&mut self) -> DocId {
-        self.at += 1;
+        self.at = if self.watch.take(1) { self.documents.len() } else { self.at + 1 };
         self.doc()
     }
 
     fn seek(&mut self, target: DocId) -> DocId {
+        if self.watch.take(1) {
+            self.at = self.documents.len();
+        }
         let rest = self.documents.get(self.at..).unwrap_or_default();
         self.at += rest.partition_point(|document| document.0 < target);
         self.doc()

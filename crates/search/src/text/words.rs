@@ -159,13 +159,23 @@ fn is_letter(letter: char) -> bool {
 /// The lower case of a text, one character for each, as Lucene's filter makes it. The last sigma of
 /// a word is like others.
 pub(crate) fn lower_case(text: &str) -> String {
+    let mut lower = String::with_capacity(text.len());
+    push_lower_case(text, &mut lower);
+    lower
+}
+
+/// Appends the lower case of a text.
+pub(super) fn push_lower_case(text: &str, out: &mut String) {
     if text.is_ascii() {
-        return text.to_ascii_lowercase();
+        let start = out.len();
+        out.push_str(text);
+        out[start..].make_ascii_lowercase();
+        return;
     }
     let lower = |letter: char| {
         let mut lower = letter.to_lowercase();
         // Only the capital I with a dot has a lower case of two characters, i and the dot.
         lower.next().unwrap_or(letter)
     };
-    text.chars().map(lower).collect()
+    out.extend(text.chars().map(lower));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{ClientData, Error, ErrorCode, Result};
-use mayfly_search::Control;
+use mayfly_search::{Control, SharedCheck};
 use mayfly_storage::{Collection, FeedStep, SearchIndex, SearchVersion};
 use mayfly_work::OpCtx;
 use mayfly_work::current::{self, Current};
@@ -15,14 +15,15 @@ use crate::search::{Followed, OpenSearch};
 use crate::server::Service;
 
 impl Service {
-    /// Brings the search indexes of a collection forward by one step.
+    /// Brings the search indexes of a collection forward by one step. An index that fails does not
+    /// keep the others from following; the first error is returned when all have had their turn.
     pub(super) fn feed_search(
         &self,
         op: &OpCtx,
         collection: &Collection,
         builds: &mut Builds,
     ) -> Result<FeedStep> {
-        let mut left = FeedStep::Current;
+        let (mut left, mut failure) = (FeedStep::Current, None);
         let indexes = collection.search_indexes();
         for index in indexes.iter() {
             for version in &index.versions {
@@ -39,22 +40,26 @@ impl Service {
                 };
                 let step = match step {
                     Err(error) if error.code() == ErrorCode::ChangeStreamHistoryLost => {
-                        self.fill_again(version)?;
-                        FeedStep::More
+                        self.fill_again(version).map(|()| FeedStep::More)
                     }
-                    Err(_) if version.is_dropped() && !collection.is_dropped() => FeedStep::More,
+                    Err(_) if version.is_dropped() && !collection.is_dropped() => {
+                        Ok(FeedStep::More)
+                    }
                     Err(error) if !version.is_ready() && builds::is_killed(&error) => {
                         tracing::info!(namespace = %collection.namespace(), index = &*index.name, "the build of a search index was ended");
                         self.store.give_up_search(version, "its build was ended by killOp".into());
-                        FeedStep::Current
+                        Ok(FeedStep::Current)
                     }
-                    step => step?,
+                    step => step,
                 };
-                left = left.and(step);
+                match step {
+                    Ok(step) => left = left.and(step),
+                    Err(error) => _ = failure.get_or_insert(error),
+                }
             }
         }
         builds.retain(&indexes);
-        Ok(left)
+        failure.map_or(Ok(left), Err)
     }
 
     fn feed_version(
@@ -64,6 +69,8 @@ impl Service {
         index: &SearchIndex,
         version: &Arc<SearchVersion>,
     ) -> Result<FeedStep> {
+        // The files of a build that was killed need not be opened, which may fail.
+        op.check_ended()?;
         let Some(open) = self.open_files(index, version)? else { return Ok(FeedStep::Current) };
         let now_micros = self.clock.monotonic_micros();
         let files = Followed { open: &open, now_micros };
@@ -199,6 +206,11 @@ impl Control for Merging<'_> {
             true => Err(Error::new(ErrorCode::Interrupted, "the merge has ended")),
             false => Ok(()),
         }
+    }
+
+    /// A merge runs no query.
+    fn shared_check(&self) -> SharedCheck {
+        Arc::new(|| Ok(()))
     }
 
     fn is_hidden(&self, _: &[u8]) -> bool {

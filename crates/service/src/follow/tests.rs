@@ -20,14 +20,22 @@ use crate::server::{CommandLine, ServiceOptions};
 struct Followed {
     service: Arc<Service>,
     op: Arc<OpCtx>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 fn ns(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
 }
 
+/// Opens a service whose log is followed in the background.
 fn open(engine: Arc<dyn Engine>) -> Followed {
+    let mut followed = open_alone(engine);
+    followed.tasks.spawn(followed.service.clone().follow_log());
+    followed
+}
+
+/// Opens a service whose log is followed only by the steps of a test.
+fn open_alone(engine: Arc<dyn Engine>) -> Followed {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let ops = OpRegistry::new(clock.clone());
     let options = StoreOptions { background: false, ..StoreOptions::default() };
@@ -44,9 +52,7 @@ fn open(engine: Arc<dyn Engine>) -> Followed {
     });
     let op = OpCtx::detached(clock);
     op.set_max_time_ms(60_000);
-    let mut tasks = JoinSet::new();
-    tasks.spawn(service.clone().follow_log());
-    Followed { service, op, _tasks: tasks }
+    Followed { service, op, tasks: JoinSet::new() }
 }
 
 impl Followed {
@@ -87,6 +93,25 @@ impl Followed {
         let collection = self.store().collection(&ReadView::now(), &ns(name)).unwrap();
         let words = collection.indexes().into_iter().find(|index| index.spec.name() == "words");
         (collection, words.unwrap())
+    }
+
+    /// Creates search indexes of these names on all words.
+    fn words(&self, name: &str, indexes: &[&str]) {
+        let definition = DocBuf::from_bson(&doc! { "mappings": { "dynamic": true } });
+        let new = |name: &&str| NewSearchIndex {
+            name: (*name).to_owned(),
+            kind: "search".to_owned(),
+            definition: definition.clone(),
+        };
+        let new: Vec<_> = indexes.iter().map(new).collect();
+        self.store().create_search_indexes(&ns(name), &new).unwrap();
+    }
+
+    /// The operations of builds of search indexes.
+    fn builds(&self) -> Vec<Arc<OpCtx>> {
+        let mut ops = self.service.ops.list();
+        ops.retain(|op| &*op.info().desc == "SearchIndexBuild");
+        ops
     }
 
     /// The number of entries that a reader finds.
@@ -219,17 +244,8 @@ async fn kill_op_ends_the_build_of_a_search_index_until_its_next_definition() {
     // No step does anything before the unlock.
     f.store().fsync_lock.lock(&f.op).unwrap();
     let definition = |dynamic| DocBuf::from_bson(&doc! { "mappings": { "dynamic": dynamic } });
-    let new = NewSearchIndex {
-        name: "words".to_owned(),
-        kind: "search".to_owned(),
-        definition: definition(true),
-    };
-    f.store().create_search_indexes(&ns("d.c"), &[new]).unwrap();
-    let builds = || {
-        let ops = f.service.ops.list();
-        let builds = ops.into_iter().filter(|op| &*op.info().desc == "SearchIndexBuild");
-        builds.collect::<Vec<_>>()
-    };
+    f.words("d.c", &["words"]);
+    let builds = || f.builds();
     wait_until("the build begins", || !builds().is_empty());
     let info = builds()[0].info();
     let command = RawDoc::new(&info.command).unwrap();
@@ -245,4 +261,40 @@ async fn kill_op_ends_the_build_of_a_search_index_until_its_next_definition() {
     f.store().update_search_index(&ns("d.c"), by, &definition(false), check).unwrap();
     wait_until("the next definition is ready", || latest().is_ready() && builds().is_empty());
     assert_eq!(latest().failure(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_op_ends_a_build_whose_files_cannot_be_opened() {
+    let f = open(Arc::new(MemoryEngine::new()));
+    // A file instead of the folder, so that each step fails before it reads a document.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    f.service.search.keep_in(file.path().to_owned());
+    f.insert("d.c", &doc! { "_id": 1, "a": "red pen" });
+    f.words("d.c", &["words"]);
+    wait_until("the build begins", || !f.builds().is_empty());
+    let collection = f.store().collection(&ReadView::now(), &ns("d.c")).unwrap();
+    let latest = || collection.search_indexes()[0].latest().unwrap().clone();
+    f.builds()[0].kill(ErrorCode::Interrupted);
+    wait_until("the build ends", || latest().failure().is_some() && f.builds().is_empty());
+}
+
+#[test]
+fn an_index_that_fails_does_not_stop_the_others() {
+    let f = open_alone(Arc::new(MemoryEngine::new()));
+    let folder = tempfile::tempdir().unwrap();
+    f.service.search.keep_in(folder.path().to_owned());
+    f.insert("d.c", &doc! { "_id": 1, "a": "red pen" });
+    f.words("d.c", &["before", "damaged", "after"]);
+    let collection = f.store().collection(&ReadView::now(), &ns("d.c")).unwrap();
+    let indexes = collection.search_indexes();
+    let version = |at: usize| indexes[at].latest().unwrap();
+    std::fs::write(folder.path().join(version(1).file.to_string()), "no folder").unwrap();
+    let mut builds = Builds::default();
+    while !version(0).is_ready() || !version(2).is_ready() {
+        f.op.check().expect("the sound indexes are ready in time");
+        f.service.feed(&collection, &mut builds).unwrap_err();
+    }
+    // Those that are ready are not shown as builds any more.
+    assert_eq!(f.builds().len(), 1);
+    assert!(!version(1).is_ready());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{SearchHit, SearchHits, SearchKind, Searcher, WantedOfHits};
-use mayfly_search::{Control, Cursor, Hit, Query, ScoreDetails};
+use mayfly_search::{Control, Cursor, Hit, Query, ScoreDetails, SharedCheck};
 use mayfly_storage::{Collection, SearchIndex, SearchVersion, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -109,12 +109,21 @@ struct Hits {
     is_over: bool,
 }
 
+fn of_operation(session: StoreSession<'_>) -> SharedCheck {
+    let op = session.op.clone();
+    Arc::new(move || op.check())
+}
+
 /// Ends a search with its operation. Hidden documents are recognised when they are read.
 struct OfOperation<'o>(StoreSession<'o>);
 
 impl Control for OfOperation<'_> {
     fn check(&self) -> Result<()> {
         self.0.op.check()
+    }
+
+    fn shared_check(&self) -> SharedCheck {
+        of_operation(self.0)
     }
 
     fn is_hidden(&self, _: &[u8]) -> bool {
@@ -136,9 +145,18 @@ impl Control for OfVisible<'_> {
         self.session.op.check()
     }
 
+    fn shared_check(&self) -> SharedCheck {
+        of_operation(self.session)
+    }
+
     fn is_hidden(&self, id_key: &[u8]) -> bool {
         if !self.collection.hides_expired() {
             return false;
+        }
+        // Reads may take long, with data in another process. After an error nothing is counted.
+        if let Err(error) = self.check() {
+            *self.failure.borrow_mut() = Some(error);
+            return true;
         }
         let (store, view) = (self.session.store, self.session.view);
         match store.read_by_id(view, self.collection, id_key, |_, _| ()) {

@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
+use mayfly_base::Result;
 use tantivy::index::SegmentReader;
 use tantivy::query::{EnableScoring, Explanation, Query, Scorer, Weight};
-use tantivy::{DocId, DocSet, Score};
+use tantivy::{DocId, DocSet, Score, TERMINATED};
 
 use super::{Planner, number_in};
 use crate::fields::FieldKind;
 use crate::index::best::{BestKey, NO_PLACE};
 use crate::index::segment::Segment;
 use crate::query::{Expression, Gauss, NumberKind, PathValue};
+use crate::watch::Watch;
+
+/// The steps of [`Watch::take`] to compute a score.
+const STEPS: usize = 16;
 
 /// The numbers of a segment's documents at a path. Of several numbers the least counts.
 #[derive(Clone)]
@@ -74,34 +79,40 @@ impl Function {
 
 impl Planner<'_> {
     /// The numbers of a segment's documents.
-    pub(in crate::index) fn numbers(&self, path: &PathValue, segment: &Arc<Segment>) -> Numbers {
+    pub(in crate::index) fn numbers(
+        &self,
+        path: &PathValue,
+        segment: &Arc<Segment>,
+    ) -> Result<Numbers> {
         let field = self.table.find(FieldKind::Values, &path.path, "");
-        let places = field.map(|field| segment.best_places(field, BestKey::LeastNumber));
-        Numbers {
-            segment: segment.clone(),
-            field,
-            places: places.unwrap_or_default(),
-            undefined: path.undefined,
-        }
+        let places = match field {
+            Some(field) => segment.best_places(field, BestKey::LeastNumber, self.control)?,
+            None => Arc::default(),
+        };
+        Ok(Numbers { segment: segment.clone(), field, places, undefined: path.undefined })
     }
 
-    pub(super) fn function(&self, expression: &Expression, segment: &Arc<Segment>) -> Function {
+    pub(super) fn function(
+        &self,
+        expression: &Expression,
+        segment: &Arc<Segment>,
+    ) -> Result<Function> {
         let all = |parts: &[Expression]| {
-            parts.iter().map(|part| self.function(part, segment)).collect::<Vec<_>>()
+            parts.iter().map(|part| self.function(part, segment)).collect::<Result<Vec<_>>>()
         };
-        let boxed = |part: &Expression| Box::new(self.function(part, segment));
-        match expression {
+        let boxed = |part: &Expression| self.function(part, segment).map(Box::new);
+        Ok(match expression {
             Expression::Relevance => Function::Relevance,
             Expression::Constant(number) => Function::Constant(*number),
-            Expression::Path(path) => Function::Numbers(self.numbers(path, segment)),
-            Expression::Add(parts) => Function::Add(all(parts)),
-            Expression::Multiply(parts) => Function::Multiply(all(parts)),
-            Expression::Log(inner) => Function::Log(boxed(inner)),
-            Expression::Log1p(inner) => Function::Log1p(boxed(inner)),
+            Expression::Path(path) => Function::Numbers(self.numbers(path, segment)?),
+            Expression::Add(parts) => Function::Add(all(parts)?),
+            Expression::Multiply(parts) => Function::Multiply(all(parts)?),
+            Expression::Log(inner) => Function::Log(boxed(inner)?),
+            Expression::Log1p(inner) => Function::Log1p(boxed(inner)?),
             Expression::Gauss(gauss) => {
-                Function::Gauss(self.numbers(&gauss.path, segment), gauss.clone())
+                Function::Gauss(self.numbers(&gauss.path, segment)?, gauss.clone())
             }
-        }
+        })
     }
 }
 
@@ -109,22 +120,35 @@ impl Planner<'_> {
 pub(super) struct FunctionQuery {
     inner: Box<dyn Query>,
     function: Arc<Function>,
+    watch: Arc<Watch>,
 }
 
 impl FunctionQuery {
-    pub(super) fn new(inner: Box<dyn Query>, function: Function) -> FunctionQuery {
-        FunctionQuery { inner, function: Arc::new(function) }
+    pub(super) fn new(
+        inner: Box<dyn Query>,
+        function: Function,
+        watch: &Arc<Watch>,
+    ) -> FunctionQuery {
+        FunctionQuery { inner, function: Arc::new(function), watch: watch.clone() }
     }
 
-    pub(super) fn path_boost(inner: Box<dyn Query>, numbers: Numbers) -> FunctionQuery {
+    pub(super) fn path_boost(
+        inner: Box<dyn Query>,
+        numbers: Numbers,
+        watch: &Arc<Watch>,
+    ) -> FunctionQuery {
         let parts = vec![Function::Relevance, Function::Numbers(numbers)];
-        FunctionQuery::new(inner, Function::Multiply(parts))
+        FunctionQuery::new(inner, Function::Multiply(parts), watch)
     }
 }
 
 impl Clone for FunctionQuery {
     fn clone(&self) -> FunctionQuery {
-        FunctionQuery { inner: self.inner.box_clone(), function: self.function.clone() }
+        FunctionQuery {
+            inner: self.inner.box_clone(),
+            function: self.function.clone(),
+            watch: self.watch.clone(),
+        }
     }
 }
 
@@ -137,19 +161,22 @@ impl std::fmt::Debug for FunctionQuery {
 impl Query for FunctionQuery {
     fn weight(&self, scoring: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
         let inner = self.inner.weight(scoring)?;
-        Ok(Box::new(FunctionWeight { inner, function: self.function.clone() }))
+        let (function, watch) = (self.function.clone(), self.watch.clone());
+        Ok(Box::new(FunctionWeight { inner, function, watch }))
     }
 }
 
 struct FunctionWeight {
     inner: Box<dyn Weight>,
     function: Arc<Function>,
+    watch: Arc<Watch>,
 }
 
 impl Weight for FunctionWeight {
     fn scorer(&self, reader: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
         let inner = self.inner.scorer(reader, 1.0)?;
-        Ok(Box::new(FunctionScorer { inner, function: self.function.clone(), boost }))
+        let (function, watch) = (self.function.clone(), self.watch.clone());
+        Ok(Box::new(FunctionScorer { inner, function, watch, boost }))
     }
 
     fn explain(&self, _reader: &SegmentReader, _document: DocId) -> tantivy::Result<Explanation> {
@@ -160,20 +187,21 @@ impl Weight for FunctionWeight {
 struct FunctionScorer {
     inner: Box<dyn Scorer>,
     function: Arc<Function>,
+    watch: Arc<Watch>,
     boost: Score,
 }
 
 impl DocSet for FunctionScorer {
     fn advance(&mut self) -> DocId {
-        self.inner.advance()
+        if self.watch.take(STEPS) { TERMINATED } else { self.inner.advance() }
     }
 
     fn seek(&mut self, target: DocId) -> DocId {
-        self.inner.seek(target)
+        if self.watch.take(STEPS) { TERMINATED } else { self.inner.seek(target) }
     }
 
     fn doc(&self) -> DocId {
-        self.inner.doc()
+        if self.watch.has_ended() { TERMINATED } else { self.inner.doc() }
     }
 
     fn size_hint(&self) -> u32 {

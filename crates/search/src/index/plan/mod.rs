@@ -26,6 +26,7 @@ use crate::Definition;
 use crate::fields::FieldTable;
 use crate::query::{Compound, Criteria, Fuzzy, Node, Score};
 use crate::text::weight::{ScoredQuery, Statistics};
+use crate::watch::Watch;
 use function::FunctionQuery;
 use terms::Expansion;
 use words::WordField;
@@ -39,6 +40,8 @@ pub(super) struct Planner<'p> {
     pub(super) table: &'p FieldTable,
     pub(super) segments: Vec<Arc<Segment>>,
     pub(super) control: &'p dyn Control,
+    /// Ends the scorers of the queries.
+    pub(super) watch: Arc<Watch>,
     /// The documents of each segment that a search for vectors found, with their scores.
     pub(super) nearest: Vec<Found>,
     /// How many times as great a score can be as the bounds of the segment's postings say.
@@ -73,6 +76,7 @@ impl<'p> Planner<'p> {
             table,
             segments,
             control,
+            watch: Arc::new(Watch::new(control.shared_check())),
             nearest: Vec::new(),
             slack: Cell::new(1.0),
             statistics: RefCell::default(),
@@ -81,7 +85,13 @@ impl<'p> Planner<'p> {
     }
 
     /// The query of a segment.
-    pub(super) fn build(&self, node: &Node, segment: &Arc<Segment>) -> Result<Box<dyn Query>> {
+    pub(super) fn query(&self, node: &Node, segment: &Arc<Segment>) -> Result<Box<dyn Query>> {
+        self.watch.begin(segment.len());
+        self.build(node, segment)
+    }
+
+    fn build(&self, node: &Node, segment: &Arc<Segment>) -> Result<Box<dyn Query>> {
+        self.control.check()?;
         match node {
             Node::All => Ok(Box::new(AllQuery)),
             Node::Words { paths, queries, criteria, fuzzy } => {
@@ -109,18 +119,18 @@ impl<'p> Planner<'p> {
                 self.with_whole_words(parts, path, queries, *criteria, segment)
             }
             Node::Pattern { paths, patterns } => self.patterns(paths, patterns, segment),
-            Node::Values { paths, test } => Ok(Box::new(self.values(paths, test, segment))),
+            Node::Values { paths, test } => Ok(Box::new(self.values(paths, test, segment)?)),
             Node::Near { paths, origin, pivot, kind } => {
-                Ok(Box::new(self.near(paths, (*origin, *pivot), *kind, segment)))
+                Ok(Box::new(self.near(paths, (*origin, *pivot), *kind, segment)?))
             }
             Node::Nearest(_) => Ok(match self.nearest_in(segment) {
-                Some(found) => Box::new(ScoredQuery(found)),
+                Some(found) => Box::new(ScoredQuery(found, self.watch.clone())),
                 None => Box::new(EmptyQuery),
             }),
             Node::Compound(compound) => self.compound(compound, segment),
             Node::Scored(inner, score) => {
                 let inner = self.build(inner, segment)?;
-                Ok(self.scored(inner, score, segment))
+                self.scored(inner, score, segment)
             }
         }
     }
@@ -150,17 +160,19 @@ impl<'p> Planner<'p> {
         inner: Box<dyn Query>,
         score: &Score,
         segment: &Arc<Segment>,
-    ) -> Box<dyn Query> {
-        match score {
+    ) -> Result<Box<dyn Query>> {
+        Ok(match score {
             Score::Boost(boost) => Box::new(BoostQuery::new(inner, *boost)),
             Score::Constant(score) => Box::new(ConstScoreQuery::new(inner, *score)),
             Score::PathBoost(path) => {
-                Box::new(FunctionQuery::path_boost(inner, self.numbers(path, segment)))
+                let numbers = self.numbers(path, segment)?;
+                Box::new(FunctionQuery::path_boost(inner, numbers, &self.watch))
             }
             Score::Function(expression) => {
-                Box::new(FunctionQuery::new(inner, self.function(expression, segment)))
+                let function = self.function(expression, segment)?;
+                Box::new(FunctionQuery::new(inner, function, &self.watch))
             }
-        }
+        })
     }
 
     /// The documents of a segment that the search for vectors found.

@@ -13,6 +13,7 @@ use tantivy::{DocSet, InvertedIndexReader, TERMINATED, Term};
 use super::{Planner, WordField, failed, io_failed};
 use crate::fault::refused;
 use crate::filter::BitSet;
+use crate::index::Control;
 use crate::index::segment::Segment;
 use crate::limits::MAX_NEAR_TERMS;
 use crate::query::{CasedPattern, Criteria, Fuzzy, Pattern, WordPath};
@@ -27,8 +28,11 @@ const MAX_COMPARED: usize = 1_000_000;
 /// Longest term, in bytes, for which an automaton is made.
 const MAX_AUTOMATON: usize = 64;
 
-/// Terms between two calls of the check.
-const BLOCK: usize = 256;
+/// Work between two calls of the check: characters that are compared, and documents of terms.
+const BLOCK: usize = 1 << 20;
+
+/// The work of [`BLOCK`] for each term, besides its characters.
+const TERM: usize = 64;
 
 /// The terms of an index that are near to a term of a query, with the shares of their scores.
 pub(in crate::index) struct Expansion {
@@ -36,12 +40,36 @@ pub(in crate::index) struct Expansion {
     pub(in crate::index) statistics: Arc<Statistics>,
 }
 
+/// Calls the check of a control between blocks of work.
+struct Blocks<'c> {
+    control: &'c dyn Control,
+    work: usize,
+}
+
+impl<'c> Blocks<'c> {
+    fn new(control: &'c dyn Control) -> Blocks<'c> {
+        Blocks { control, work: BLOCK }
+    }
+
+    /// Adds work that is done next.
+    fn add(&mut self, work: usize) -> Result<()> {
+        self.work = self.work.saturating_add(work);
+        if self.work < BLOCK {
+            return Ok(());
+        }
+        self.work = 0;
+        self.control.check()
+    }
+}
+
 /// Adds the documents with a term.
 fn insert_documents(
     index: &InvertedIndexReader,
     term: &TermInfo,
     selected: &mut BitSet,
+    blocks: &mut Blocks<'_>,
 ) -> Result<()> {
+    blocks.add(term.doc_freq as usize)?;
     let documents = index.read_postings_from_terminfo(term, IndexRecordOption::Basic);
     let mut documents = documents.map_err(io_failed)?;
     while documents.doc() != TERMINATED {
@@ -65,7 +93,7 @@ impl Planner<'_> {
         if let ([field], [pattern]) = (&fields[..], patterns) {
             let mut selected = BitSet::new(segment.len());
             self.pattern(postings, field, pattern.of(field.analyzer), &mut selected)?;
-            return Ok(Box::new(SetQuery(Arc::new(selected))));
+            return Ok(Box::new(SetQuery(Arc::new(selected), self.watch.clone())));
         }
         let mut counts = vec![0_u32; segment.len()];
         for field in &fields {
@@ -81,7 +109,7 @@ impl Planner<'_> {
         }
         let found = (0..).zip(counts).filter(|(_, count)| *count > 0);
         let scores = found.map(|(document, count)| (document, count as f32)).collect();
-        Ok(Box::new(ScoredQuery(Arc::new(scores))))
+        Ok(Box::new(ScoredQuery(Arc::new(scores), self.watch.clone())))
     }
 
     /// Adds the documents with a term that a pattern matches.
@@ -95,7 +123,7 @@ impl Planner<'_> {
         match pattern {
             Pattern::Glob(glob) => {
                 let matches = |term: &str| Ok(glob.matches(term));
-                self.select(postings, field, &glob.prefix(), matches, selected)
+                self.select(postings, field, (&glob.prefix(), glob.len()), matches, selected)
             }
             Pattern::Regex(regex) => {
                 let mut matcher = regex.matcher();
@@ -106,35 +134,34 @@ impl Planner<'_> {
                         refused(format!("{text} \"{source}\" has too many states"))
                     })
                 };
-                self.select(postings, field, &regex.prefix(), matches, selected)
+                self.select(postings, field, (&regex.prefix(), 1), matches, selected)
             }
         }
     }
 
-    /// Adds the documents with a term that begins with a prefix and is accepted.
+    /// Adds the documents with a term that begins with a prefix and is accepted. `cost` is the work
+    /// to compare one character at most.
     fn select(
         &self,
         postings: &Postings,
         field: &WordField,
-        prefix: &str,
+        (prefix, cost): (&str, usize),
         mut accepts: impl FnMut(&str) -> Result<bool>,
         selected: &mut BitSet,
     ) -> Result<()> {
         let index = postings.reader.inverted_index(field.field).map_err(failed)?;
         let range = index.terms().range().ge(prefix.as_bytes());
         let mut terms = range.into_stream().map_err(io_failed)?;
-        let mut count = 0;
+        let (mut count, mut blocks) = (0, Blocks::new(self.control));
         while terms.advance() && count < MAX_COMPARED {
             count += 1;
-            if count % BLOCK == 0 {
-                self.control.check()?;
-            }
+            blocks.add(TERM + terms.key().len().saturating_mul(cost))?;
             let Ok(term) = std::str::from_utf8(terms.key()) else { continue };
             if !term.starts_with(prefix) {
                 break;
             }
             if accepts(term)? {
-                insert_documents(&index, terms.value(), selected)?;
+                insert_documents(&index, terms.value(), selected, &mut blocks)?;
             }
         }
         Ok(())
@@ -156,10 +183,11 @@ impl Planner<'_> {
             let near = FuzzyTerm::new(&token.text, fuzzy.max_edits, fuzzy.prefix);
             let mut selected = BitSet::new(segment.len());
             let index = postings.reader.inverted_index(field.field).map_err(failed)?;
+            let mut blocks = Blocks::new(self.control);
             self.each_near(postings, field, &near, |_, _, info| {
-                insert_documents(&index, info, &mut selected)
+                insert_documents(&index, info, &mut selected, &mut blocks)
             })?;
-            queries.push(Box::new(SetQuery(Arc::new(selected))));
+            queries.push(Box::new(SetQuery(Arc::new(selected), self.watch.clone())));
         }
         Ok(Box::new(match criteria {
             Criteria::Any => BooleanQuery::union(queries),
@@ -268,12 +296,10 @@ impl Planner<'_> {
                 Streamer::Range(range.into_stream().map_err(io_failed)?)
             }
         };
-        let mut count = 0;
+        let (mut count, mut blocks) = (0, Blocks::new(self.control));
         while let Some((key, info)) = terms.next().filter(|_| count < MAX_COMPARED) {
             count += 1;
-            if count % BLOCK == 0 {
-                self.control.check()?;
-            }
+            blocks.add(TERM + key.len().saturating_mul(near.text().len()))?;
             let Ok(term) = std::str::from_utf8(key) else { continue };
             if let Some(distance) = near.distance(term) {
                 visit(term, distance, info)?;

@@ -1,8 +1,8 @@
 //! Queries on values: sets of documents, distances, and the numbers of documents.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use mayfly_base::Result;
 use mayfly_value::keys::{TypeBits, TypeBitsReader, decode_value};
 use mayfly_value::{RawValue, SortOrder};
 
@@ -13,17 +13,25 @@ use crate::index::segment::Segment;
 use crate::query::NumberKind;
 use crate::text::weight::{ScoredQuery, SetQuery};
 
+/// Keys between two calls of the check.
+const BLOCK: usize = 4_096;
+
 impl Planner<'_> {
-    pub(super) fn values(&self, paths: &[String], test: &Test, segment: &Segment) -> SetQuery {
+    pub(super) fn values(
+        &self,
+        paths: &[String],
+        test: &Test,
+        segment: &Segment,
+    ) -> Result<SetQuery> {
         let mut selected = BitSet::new(segment.len());
         for path in paths {
             let number = self.table.find(FieldKind::Values, path, "");
             let column = number.and_then(|number| segment.column(usize::from(number)));
             if let Some(column) = column {
-                test.select(&column, &mut selected);
+                test.select(&column, &mut selected, &|| self.control.check())?;
             }
         }
-        SetQuery(Arc::new(selected))
+        Ok(SetQuery(Arc::new(selected), self.watch.clone()))
     }
 
     /// The documents with a number or a date, scored by `pivot / (pivot + distance)`. Of several
@@ -34,24 +42,28 @@ impl Planner<'_> {
         (origin, pivot): (f64, f64),
         kind: NumberKind,
         segment: &Segment,
-    ) -> ScoredQuery {
-        let mut scores: HashMap<u32, f32> = HashMap::new();
+    ) -> Result<ScoredQuery> {
+        // A score is never negative.
+        let mut scores = vec![-1.0_f32; segment.len()];
         for path in paths {
             let number = self.table.find(FieldKind::Values, path, "");
             let column = number.and_then(|number| segment.column(usize::from(number)));
             let Some(column) = column else { continue };
             for at in 0..column.len() {
+                if at % BLOCK == 0 {
+                    self.control.check()?;
+                }
                 let Some(value) = number_in(column.key(at), kind) else { continue };
-                let score = (pivot / (pivot + (value - origin).abs())) as f32;
+                let score = (pivot / (pivot + (value - origin).abs())).max(0.0) as f32;
                 for document in column.list(at) {
-                    let best = scores.entry(document).or_insert(score);
-                    *best = best.max(score);
+                    if let Some(best) = scores.get_mut(document as usize) {
+                        *best = best.max(score);
+                    }
                 }
             }
         }
-        let mut scores: Vec<(u32, f32)> = scores.into_iter().collect();
-        scores.sort_unstable_by_key(|score| score.0);
-        ScoredQuery(Arc::new(scores))
+        let found = (0..).zip(scores).filter(|(_, score)| *score >= 0.0);
+        Ok(ScoredQuery(Arc::new(found.collect()), self.watch.clone()))
     }
 }
 

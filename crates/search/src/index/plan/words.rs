@@ -83,10 +83,13 @@ impl Planner<'_> {
             None => f32::INFINITY,
         };
         self.slack.set(self.slack.get().max(slack));
+        let term = Term::from_field_text(field.field, text);
+        self.watch.add_term(statistics.terms.get(&term).copied().unwrap_or(0));
         TermScoreQuery {
-            term: Term::from_field_text(field.field, text),
+            term,
             option: field.option(),
             statistics: statistics.clone(),
+            watch: self.watch.clone(),
         }
     }
 
@@ -253,7 +256,8 @@ impl Planner<'_> {
         let term = |text: &str| Term::from_field_text(field.field, text);
         let places: Vec<(usize, Term)> =
             terms.tokens.iter().map(|token| (token.position, term(&token.text))).collect();
-        Ok(Box::new(PhraseQuery { terms: Arc::new(places), slop, statistics }))
+        let (terms, watch) = (Arc::new(places), self.watch.clone());
+        Ok(Box::new(PhraseQuery { terms, slop, statistics, watch }))
     }
 
     /// The statistics of a field and of these terms in all segments.
@@ -278,6 +282,7 @@ impl Planner<'_> {
         }
         let mut statistics = Statistics::default();
         for segment in &self.segments {
+            self.control.check()?;
             let Some(postings) = segment.postings() else { continue };
             if usize::from(field.number) >= postings.fields() {
                 continue;

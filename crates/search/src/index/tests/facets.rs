@@ -12,6 +12,10 @@ use super::*;
 struct Hidden;
 
 impl Control for Hidden {
+    fn shared_check(&self) -> SharedCheck {
+        Unlimited.shared_check()
+    }
+
     fn check(&self) -> mayfly_base::Result<()> {
         Ok(())
     }

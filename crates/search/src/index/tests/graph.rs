@@ -45,6 +45,10 @@ fn filled(folder: &Path, quantization: &str) -> Index {
 struct Hidden;
 
 impl Control for Hidden {
+    fn shared_check(&self) -> SharedCheck {
+        Unlimited.shared_check()
+    }
+
     fn check(&self) -> mayfly_base::Result<()> {
         Ok(())
     }

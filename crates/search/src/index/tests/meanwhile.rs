@@ -12,6 +12,10 @@ struct CommitsMeanwhile<'i> {
 }
 
 impl Control for CommitsMeanwhile<'_> {
+    fn shared_check(&self) -> SharedCheck {
+        Unlimited.shared_check()
+    }
+
     fn check(&self) -> mayfly_base::Result<()> {
         if !self.is_done.replace(true) {
             self.index.apply(&[Change::Delete { record_key: &[3] }]);

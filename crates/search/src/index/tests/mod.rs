@@ -1,6 +1,7 @@
 //! The life of an index; changes, commits, merges and searches at once.
 
 mod damage;
+mod ends;
 mod facets;
 mod graph;
 mod highlight;
@@ -82,6 +83,10 @@ fn a_search_finds_what_was_applied_and_a_restart_finds_what_was_committed() {
 fn hidden_documents_are_not_found_and_an_error_of_the_caller_ends_the_search() {
     struct Caller(bool);
     impl Control for Caller {
+        fn shared_check(&self) -> SharedCheck {
+            Unlimited.shared_check()
+        }
+
         fn check(&self) -> mayfly_base::Result<()> {
             if self.0 { Err(Error::bad_value("ended")) } else { Ok(()) }
         }

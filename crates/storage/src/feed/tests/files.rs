@@ -131,6 +131,21 @@ fn files_are_filled_and_follow_the_log() {
 }
 
 #[test]
+fn creating_the_same_search_index_again_writes_nothing() {
+    let f = fixture();
+    f.put_text("d.c", 1, "red");
+    f.search("d.c", "s");
+    let entries = || f.store.oplog().sizes().unwrap().entries;
+    let (before, file) = (entries(), f.version("d.c").file);
+    f.search("d.c", "s");
+    let by_name = SearchSelector::Name("s");
+    f.store.update_search_index(&ns("d.c"), by_name, &definition(1), |_| Ok(())).unwrap();
+    assert_eq!((entries(), f.version("d.c").file), (before, file));
+    f.store.update_search_index(&ns("d.c"), by_name, &definition(2), |_| Ok(())).unwrap();
+    assert_eq!(entries(), before + 1);
+}
+
+#[test]
 fn a_restart_continues_at_the_last_commit_of_the_files() {
     let (f, files) = (fixture(), Files::default());
     f.put_text("d.c", 1, "red");
