@@ -76,7 +76,7 @@ pub use views::{
 
 pub use write::{
     COMMIT_STATEMENT, DefinitionChange, ExecutedStatements, FsyncLock, OpenTransaction,
-    ReplayedChange, Statement, TransactionSize, UnitCollections, WriteOptions, WriteUnit, Writer,
+    OtherCollection, ReplayedChange, Statement, TransactionSize, UnitCollections, WriteOptions, WriteUnit, Writer,
     WritingCommand,
 };
 
