@@ -9,8 +9,8 @@ use mayfly_value::arguments::Argument;
 
 use super::CommandContext;
 use crate::request::row::{
-    Audited, Encrypted, Expected, Hides, InTransaction, LogForm, Names, OpKind, Reads, Replayed, Row,
-    RowFlags, Writes,
+    Audited, Encrypted, Expected, Hides, InTransaction, LogForm, Names, OpKind, Reads, Replayed,
+    Row, RowFlags, Writes,
 };
 use crate::request::{Needs, Request};
 

@@ -22,7 +22,9 @@ use super::read::{FirstBatch, first_batch};
 use super::together::{Proceed, run_all};
 use super::write::{WriteOptions, check_count};
 use crate::context::{Command, CommandContext};
-use crate::request::row::{Audited, Encrypted, Expected, Hides, InTransaction, Names, RowFlags, Writes};
+use crate::request::row::{
+    Audited, Encrypted, Expected, Hides, InTransaction, Names, RowFlags, Writes,
+};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
 use operation::{Action, Change, Operation};
@@ -135,7 +137,8 @@ fn encrypted_writes(
         let text = "BulkWrite with Queryable Encryption supports only a single namespace.";
         return Err(Error::bad_value(text));
     };
-    let encrypted = encrypted::writes(ctx, ns, &Fields::read(info, "bulkWrite.nsInfo", NAMESPACE)?)?;
+    let encrypted =
+        encrypted::writes(ctx, ns, &Fields::read(info, "bulkWrite.nsInfo", NAMESPACE)?)?;
     let count = operations.len();
     for operation in operations {
         let Action::Change(change) = &mut operation.action else { continue };
@@ -253,7 +256,8 @@ fn insert(
         }
         return Ok(true);
     }
-    let inserted = insert_documents(ctx, (ns, encrypted), documents.iter().copied(), first, options)?;
+    let inserted =
+        insert_documents(ctx, (ns, encrypted), documents.iter().copied(), first, options)?;
     ctx.count(OpKind::Insert, u64::try_from(inserted.n).unwrap_or(0));
     let mut errors = inserted.into_errors().into_iter().peekable();
     let failed = errors.peek().is_some();

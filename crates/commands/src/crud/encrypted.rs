@@ -144,9 +144,7 @@ fn definition<'a>(request: &Request<'a>) -> Result<Option<(Namespace, RawDoc<'a>
     // The handler refuses other types.
     let information = request.body.get(INFORMATION.name).and_then(RawValue::as_document);
     match (information, request.target()) {
-        (Some(information), RawValue::String(_)) => {
-            Ok(Some((request.namespace()?, information)))
-        }
+        (Some(information), RawValue::String(_)) => Ok(Some((request.namespace()?, information))),
         _ => Ok(None),
     }
 }

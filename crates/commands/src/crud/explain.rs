@@ -139,8 +139,9 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
             }
             match encrypted::rewritten(ctx, &inner)? {
                 None => explain(ctx, &inner, verbosity, doc)?,
-                Some(rewritten) => rewritten
-                    .with_request(&inner, |inner| explain(ctx, inner, verbosity, doc))?,
+                Some(rewritten) => {
+                    rewritten.with_request(&inner, |inner| explain(ctx, inner, verbosity, doc))?
+                }
             }
         }
         (None, Handler::Missing) => {

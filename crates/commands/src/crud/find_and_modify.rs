@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
-    Budget, CanonicalQuery, DeleteSpec, EncryptedWrites, FindAndModifySpec, FindOptions, FoundAndModified, Image,
-    ModifyOutcome, Repeatable, check_absent, find_and_modify, metadata_of, plan,
+    Budget, CanonicalQuery, DeleteSpec, EncryptedWrites, FindAndModifySpec, FindOptions,
+    FoundAndModified, Image, ModifyOutcome, Repeatable, check_absent, find_and_modify, metadata_of,
+    plan,
 };
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{encrypted, explain, measurements};
 use super::read::{Collating, hint};
 use super::update::{UpdateStatement, only_operators, update_value};
 use super::write::{DocumentRules, array_filters, ends_command, on_collection, was_dropped};
+use super::{encrypted, explain, measurements};
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext, DocumentChanges};
 use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};

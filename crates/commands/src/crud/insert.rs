@@ -8,10 +8,10 @@ use mayfly_query::EncryptedWrites;
 use mayfly_storage::{self as storage, WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
-use super::{encrypted, measurements};
 use super::write::{
     DocumentRules, WriteOptions, WriteResults, check_count, ends_command, on_collection,
 };
+use super::{encrypted, measurements};
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext};
 use crate::request::arguments::INFORMATION;

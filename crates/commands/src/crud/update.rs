@@ -6,13 +6,12 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
-    CanonicalQuery, EncryptedWrites, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
-    is_stage,
+    CanonicalQuery, EncryptedWrites, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec,
+    check_absent, is_stage,
 };
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
-use super::{encrypted, explain, measurements};
 use super::read::{Collating, hint};
 use super::together::{PreparedWrite, Proceed, WriteStatement, repeatable, run_all};
 use super::view::write_budget;
@@ -20,6 +19,7 @@ use super::write::{
     DocumentRules, WriteOptions, WriteResults, array_filters, check_count, ends_command,
     on_collection,
 };
+use super::{encrypted, explain, measurements};
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext, DocumentChanges};
 use crate::request::arguments::INFORMATION;

@@ -27,7 +27,8 @@ const USERS: &[&str] = &["system.users", "tempusers"];
 
 /// Whether a command, or the one that it explains, contains encrypted values.
 pub(crate) fn is_encrypted(request: &Request<'_>) -> bool {
-    let given = |body: RawDoc<'_>| !matches!(body.get(INFORMATION.name), None | Some(RawValue::Null));
+    let given =
+        |body: RawDoc<'_>| !matches!(body.get(INFORMATION.name), None | Some(RawValue::Null));
     request.generic.is_encrypted
         || request.row.hides == Hides::Users
             && (request.target().as_document().is_some_and(given)

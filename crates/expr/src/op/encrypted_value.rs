@@ -30,7 +30,9 @@ fn parse(
     operand: RawValue<'_>,
 ) -> Result<Expression> {
     let name = row.name;
-    let RawValue::Document(fields) = operand else { return Err(wrong_type(name, operand, "object")) };
+    let RawValue::Document(fields) = operand else {
+        return Err(wrong_type(name, operand, "object"));
+    };
     let (mut field, mut tokens) = (None, None);
     for element in fields {
         match (element.name(), element.value()) {
@@ -55,9 +57,9 @@ fn token(name: &str, value: RawValue<'_>) -> Result<ZerosToken> {
         return Err(wrong_type(format!("{name}.server"), value, "binData"));
     };
     let bytes = <[u8; TOKEN_BYTES]>::try_from(bytes);
-    bytes.map(ZerosToken::new).map_err(|_| {
-        Error::bad_value(format!("a token of '{name}' has {TOKEN_BYTES} bytes"))
-    })
+    bytes
+        .map(ZerosToken::new)
+        .map_err(|_| Error::bad_value(format!("a token of '{name}' has {TOKEN_BYTES} bytes")))
 }
 
 fn run<'a>(

@@ -117,11 +117,10 @@ pub(super) fn change_all<T>(
     let keys = match found {
         Found::Keys(keys) => keys,
         Found::Id(id) => {
-            let written =
-                target.write(session, |unit| match unit.locate_with_record(id)? {
-                    Some(key) => change(unit, &key, Room::ALL),
-                    None => Ok(UnitWrite::GiveUp),
-                })?;
+            let written = target.write(session, |unit| match unit.locate_with_record(id)? {
+                Some(key) => change(unit, &key, Room::ALL),
+                None => Ok(UnitWrite::GiveUp),
+            })?;
             if let UnitWrite::Done { outcome, .. } = written {
                 done(outcome);
             }
@@ -264,7 +263,14 @@ mod tests {
             let (fixture, collection, keys) = filled(documents, &text);
             let (before, mut deleted) = (logged(&fixture), 0);
             let done = &mut |gone| deleted += i32::from(gone);
-            change_all(fixture.session(), UnitTarget::only(&collection), Found::Keys(&keys), &delete, done).unwrap();
+            change_all(
+                fixture.session(),
+                UnitTarget::only(&collection),
+                Found::Keys(&keys),
+                &delete,
+                done,
+            )
+            .unwrap();
             assert_eq!((deleted, logged(&fixture) - before), (documents, units));
         }
     }
@@ -278,7 +284,13 @@ mod tests {
         };
         let mut deleted = 0;
         let done = &mut |gone| deleted += i32::from(gone);
-        let ended = change_all(fixture.session(), UnitTarget::only(&collection), Found::Keys(&keys), &change, done);
+        let ended = change_all(
+            fixture.session(),
+            UnitTarget::only(&collection),
+            Found::Keys(&keys),
+            &change,
+            done,
+        );
         assert!(ended.is_err());
         let left = fixture.store().count_documents(fixture.op(), &collection).unwrap();
         assert_eq!((deleted, left), (7, 13));
@@ -291,8 +303,13 @@ mod tests {
             fixture.op().kill(ErrorCode::Interrupted);
             delete(unit, key, room)
         };
-        let ended =
-            change_all(fixture.session(), UnitTarget::only(&collection), Found::Keys(&keys), &change, &mut drop);
+        let ended = change_all(
+            fixture.session(),
+            UnitTarget::only(&collection),
+            Found::Keys(&keys),
+            &change,
+            &mut drop,
+        );
         assert_eq!(ended.unwrap_err().code(), ErrorCode::Interrupted);
         assert_eq!(fixture.store().count_documents(fixture.op(), &collection).unwrap(), 20);
     }
@@ -308,7 +325,8 @@ mod tests {
             delete(unit, key, room)
         };
         let before = logged(&fixture);
-        change_all(session, UnitTarget::only(&collection), Found::Keys(&keys), &change, &mut drop).unwrap();
+        change_all(session, UnitTarget::only(&collection), Found::Keys(&keys), &change, &mut drop)
+            .unwrap();
         assert_eq!(logged(&fixture) - before, 5, "units of four deletions");
     }
 }

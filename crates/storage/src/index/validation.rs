@@ -150,10 +150,7 @@ impl Validation {
 }
 
 impl Rules {
-    fn from_options(
-        options: RawDoc<'_>,
-        filters: &dyn FilterCompiler,
-    ) -> Result<Option<Rules>> {
+    fn from_options(options: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Option<Rules>> {
         let text = |name: &str| options.get(name).and_then(RawValue::as_str);
         let Some(RawValue::Document(validator)) = options.get("validator") else { return Ok(None) };
         // The validator is compiled even when validation is off, so that an invalid one is refused.

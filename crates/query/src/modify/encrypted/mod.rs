@@ -27,8 +27,8 @@ mod reader;
 mod tests;
 mod upkeep;
 
-use reader::UnitCounts;
 pub use reader::SnapshotCounts;
+use reader::UnitCounts;
 pub use upkeep::{Upkeep, UpkeepFigures, UpkeepKind};
 
 /// The encrypted fields of a command's collection, and the collections with their state.

@@ -6,6 +6,7 @@ use mayfly_base::Result;
 use mayfly_encryption::{EscId, EscReader, EscRecord};
 use mayfly_storage::{Collection, IdKey, Snapshot, StoreSession, WriteUnit, id_key};
 use mayfly_value::RawValue;
+use mayfly_work::current;
 
 /// Reads counts in a unit, each under its lock.
 pub(super) struct UnitCounts<'u, 's> {
@@ -29,6 +30,7 @@ impl EscReader for UnitCounts<'_, '_> {
     fn read(&mut self, ids: &[EscId]) -> Result<Vec<Option<EscRecord>>> {
         self.reads += ids.len() as u64;
         let mut read = |id: &EscId| {
+            current::spend(1)?;
             let Some(key) = self.unit.locate(count_key(id))? else { return Ok(None) };
             let stored = self.unit.read(&key)?;
             stored.map(|stored| EscRecord::parse(stored.as_doc())).transpose()
@@ -62,6 +64,7 @@ impl EscReader for SnapshotCounts {
     fn read(&mut self, ids: &[EscId]) -> Result<Vec<Option<EscRecord>>> {
         let Some(counts) = &self.counts else { return Ok(vec![None; ids.len()]) };
         let read = |id: &EscId| {
+            current::spend(1)?;
             let Some(key) = self.snapshot.locate_stored(counts, &count_key(id))? else {
                 return Ok(None);
             };

@@ -187,11 +187,9 @@ fn a_collection_without_encrypted_fields_is_refused() {
     let plain = world.fixture.collection(&Namespace::new("test", "plain").unwrap());
     let session = world.fixture.session();
     let options = WriteOptions::new(session.op, session.view, &plain);
-    let written = session
-        .store
-        .write_with(options.with_others(world.encrypted.others()), |unit| {
-            world.encrypted.insert(unit, document(1).as_doc())
-        });
+    let written = session.store.write_with(options.with_others(world.encrypted.others()), |unit| {
+        world.encrypted.insert(unit, document(1).as_doc())
+    });
     assert_eq!(written.unwrap_err().code(), ErrorCode(6346807));
     assert_eq!((world.count(0), world.count(1)), (0, 0));
 }

@@ -164,7 +164,11 @@ impl Upkeep<'_> {
 }
 
 /// Applies a change in a unit over the counts, except for deletions beyond the limit.
-pub(super) fn apply(unit: &mut WriteUnit<'_>, change: &StateChange, reads: u64) -> Result<UnitResult> {
+pub(super) fn apply(
+    unit: &mut WriteUnit<'_>,
+    change: &StateChange,
+    reads: u64,
+) -> Result<UnitResult> {
     for document in &change.inserted {
         unit.insert(document.as_doc())?;
     }
@@ -197,10 +201,7 @@ fn replace(unit: &mut WriteUnit<'_>, document: &DocBuf) -> Result<bool> {
 }
 
 /// Deletes the documents with these ids, as far as they exist. Returns their number.
-fn delete_all<'i>(
-    unit: &mut WriteUnit<'_>,
-    ids: impl Iterator<Item = &'i EscId>,
-) -> Result<u64> {
+fn delete_all<'i>(unit: &mut WriteUnit<'_>, ids: impl Iterator<Item = &'i EscId>) -> Result<u64> {
     let mut deleted = 0;
     for id in ids {
         let Some(key) = unit.locate(count_key(id))? else { continue };
