@@ -125,9 +125,9 @@ fn namespace(ctx: &CommandContext<'_>, info: RawDoc<'_>) -> Result<Namespace> {
 /// # Errors
 /// 2 BadValue for several collections, 72 InvalidOptions for several operations; errors of
 /// [`encrypted::writes`] and of an update with encrypted values.
-fn encrypted_writes(
+fn encrypted_writes<'d>(
     ctx: &CommandContext<'_>,
-    mut infos: impl Iterator<Item = RawDoc<'_>>,
+    mut infos: impl Iterator<Item = RawDoc<'d>>,
     namespaces: &[Namespace],
     operations: &mut [Operation<'_>],
 ) -> Result<Option<Arc<EncryptedWrites>>> {
