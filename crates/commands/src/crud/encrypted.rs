@@ -178,7 +178,7 @@ pub(super) fn writes(
     Ok(Some(Arc::new(EncryptedWrites::new(fields, state, ctx.op.now_ms()))))
 }
 
-/// 6346807.
+/// The error for a collection without encrypted fields.
 pub(crate) fn not_encrypted() -> Error {
     Error::new(ErrorCode(6346807), "Target namespace is not an encrypted collection")
 }

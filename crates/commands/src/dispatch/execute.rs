@@ -171,8 +171,12 @@ fn run_rewritten(
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    let in_namespaces = matches!(request.row.encrypted, Encrypted::Statements { in_namespaces, .. } if in_namespaces);
-    if !request.generic.is_encrypted && !in_namespaces {
+    // `nsInfo` has the definition, which the parser of generic arguments does not see.
+    let may_be = match request.row.encrypted {
+        Encrypted::Statements { in_namespaces: true, .. } => true,
+        _ => request.generic.is_encrypted,
+    };
+    if !may_be {
         return run(context, request, doc);
     }
     match encrypted::rewritten(context, request)? {

@@ -2,9 +2,9 @@
 //! as the document.
 //!
 //! ```text
-//!  one write unit   db.c                 {_id: 1, name: BinData(6, stored value), __safeContent__: [tag]}
-//!                   db.enxcol_.c.esc     {_id: BinData(0, HMAC(.., count))}
-//!                   db.enxcol_.c.ecoc    {_id: ObjectId, fieldName: "name", value: BinData(0, ..)}
+//!  db.c                 {_id: 1, name: BinData(6, stored value), __safeContent__: [tag]}
+//!  db.enxcol_.c.esc     {_id: BinData(0, HMAC(.., count))}
+//!  db.enxcol_.c.ecoc    {_id: ObjectId, fieldName: "name", value: BinData(0, ..)}
 //! ```
 //!
 //! The unit plans the write ([`plan_write`]) over its own transaction, and reads each document of

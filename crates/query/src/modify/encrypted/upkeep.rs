@@ -11,8 +11,8 @@
 //!
 //! A value that was inserted very often has as many documents to delete. Those beyond
 //! [`UNIT_DELETES`] are deleted in units of their own, after the anchor that replaces them is
-//! committed. If the server is killed in between, they stay: no search reads them, because it begins
-//! after the count in the anchor.
+//! committed. If the server is killed in between, they stay. No search reads them, because it
+//! begins after the count in the anchor.
 
 use std::ops::ControlFlow;
 
