@@ -71,8 +71,8 @@ impl World {
         let options = WriteOptions::new(session.op, session.view, &self.collection);
         let runs = Cell::new(0);
         let write = |unit: &mut WriteUnit<'_>| {
-            // The first read takes the snapshot.
-            let unknown: IdKey = mayfly_storage::id_key(RawValue::Int32(-1));
+            // The first read takes the snapshot, and locks a key of this unit alone.
+            let unknown: IdKey = mayfly_storage::id_key(RawValue::Int32(-id));
             unit.locate(unknown)?;
             if runs.replace(runs.get() + 1) == 0 {
                 meanwhile();
