@@ -34,8 +34,9 @@ pub use language::{
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
 pub use modify::{
-    DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, SingleWrite,
-    UNIT_WRITES, Unmatched, UpdateSpec, WriteKind, delete, find_and_modify, update, write_together,
+    DeleteSpec, EncryptedWrites, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome,
+    Repeatable, SingleWrite, SnapshotCounts, StateCollections, UNIT_WRITES, Unmatched, UpdateSpec,
+    Upkeep, UpkeepFigures, UpkeepKind, WriteKind, delete, find_and_modify, update, write_together,
 };
 pub use pipeline::absent::{ABSENT as UNAVAILABLE_STAGES, Absence};
 pub use pipeline::rows::{STAGES, is_stage};

@@ -77,8 +77,8 @@ pub use views::{
 
 pub use write::{
     COMMIT_STATEMENT, DefinitionChange, ExecutedStatements, FsyncLock, OpenTransaction,
-    ReplayedChange, Statement, TransactionSize, UnitCollections, WriteOptions, WriteUnit, Writer,
-    WritingCommand,
+    OtherCollection, ReplayedChange, Statement, TransactionSize, UnitCollections, WriteOptions,
+    WriteUnit, Writer, WritingCommand,
 };
 
 // Types of the byte store that callers of scans and of backups need.

@@ -9,8 +9,8 @@ use mayfly_value::arguments::Argument;
 
 use super::CommandContext;
 use crate::request::row::{
-    Audited, Expected, Hides, InTransaction, LogForm, Names, OpKind, Reads, Replayed, Row,
-    RowFlags, Writes,
+    Audited, Encrypted, Expected, Hides, InTransaction, LogForm, Names, OpKind, Reads, Replayed,
+    Row, RowFlags, Writes,
 };
 use crate::request::{Needs, Request};
 
@@ -122,6 +122,12 @@ impl Command {
     #[must_use]
     pub const fn expected(self, expected: Expected) -> Command {
         Command { row: Row { expected, ..self.row }, ..self }
+    }
+
+    /// Sets where its filters are, which may contain encrypted values.
+    #[must_use]
+    pub const fn encrypted(self, encrypted: Encrypted) -> Command {
+        Command { row: Row { encrypted, ..self.row }, ..self }
     }
 
     /// Marks it as a command of operation logs; its replay continues after these errors.

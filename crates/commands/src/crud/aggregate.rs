@@ -4,7 +4,7 @@ mod described;
 mod host;
 
 use crate::request::arguments::CURSOR;
-use crate::request::arguments::HINT;
+use crate::request::arguments::{HINT, INFORMATION};
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
     ChangeScope, Cursor, CursorSource, Description, Hint, Pipeline, PipelineContext, PipelineRun,
@@ -24,7 +24,7 @@ use super::view::{
 };
 use super::write::keep_empty_timestamps;
 use crate::context::{Command, CommandContext};
-use crate::request::row::{Expected, InTransaction, Reads, RowFlags, Writes};
+use crate::request::row::{Encrypted, Expected, InTransaction, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::primacy::not_writable;
 pub(crate) use described::with_descriptions;
@@ -46,6 +46,7 @@ pub(crate) const ROW: Command = Command::new("aggregate", "Runs a pipeline", run
     )
     .in_transaction(InTransaction::Statement)
     .expected(Expected::Long)
+    .encrypted(Encrypted::Pipeline("pipeline"))
     .explained(explain::aggregate);
 
 /// The namespace of `$listSessions`.
@@ -65,6 +66,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::flag("fromMongos").unstable(),
     Argument::flag("needsMerge").unstable(),
     Argument::document("exchange").unstable(),
+    INFORMATION,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

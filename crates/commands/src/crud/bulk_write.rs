@@ -6,20 +6,25 @@
 mod operation;
 mod results;
 
-use crate::request::arguments::CURSOR;
+use std::sync::Arc;
+
+use crate::request::arguments::{CURSOR, INFORMATION};
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
-use mayfly_query::{Cursor, CursorSource, ModifyOutcome};
+use mayfly_query::{Cursor, CursorSource, EncryptedWrites, ModifyOutcome};
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc};
 
+use super::encrypted;
 use super::insert::insert_documents;
 use super::measurements::{check_changeable, series_named};
-use super::read::{FirstBatch, first_batch, refuse};
+use super::read::{FirstBatch, first_batch};
 use super::together::{Proceed, run_all};
 use super::write::{WriteOptions, check_count};
 use crate::context::{Command, CommandContext};
-use crate::request::row::{Audited, Expected, Hides, InTransaction, Names, RowFlags, Writes};
+use crate::request::row::{
+    Audited, Encrypted, Expected, Hides, InTransaction, Names, RowFlags, Writes,
+};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
 use operation::{Action, Change, Operation};
@@ -35,7 +40,8 @@ pub(crate) const ROW: Command = Command::new("bulkWrite", "Writes to several col
     .in_transaction(InTransaction::Statement)
     .names(Names::List)
     .hides(Hides::Users)
-    .expected(Expected::Long);
+    .expected(Expected::Long)
+    .encrypted(Encrypted::Statements { list: "ops", filter: "filter", in_namespaces: true });
 
 const ARGUMENTS: &[Argument] = &[
     Argument::array("ops").required().parts(operation::UPDATE),
@@ -68,13 +74,15 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         let raw = request.generic.raw_data && series_named(ctx, &ns).is_some();
         Ok(raw.then(|| TimeSeries::buckets_of(&ns)).flatten().unwrap_or(ns))
     };
-    let namespaces = infos.map(named).collect::<Result<Vec<_>>>()?;
+    let namespaces = infos.clone().map(named).collect::<Result<Vec<_>>>()?;
     // An invalid operation fails the whole command before anything is written.
     let parse = |op| Operation::parse(op, namespaces.len(), variables, options.rules);
-    let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
+    let mut operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
+    let encrypted = encrypted_writes(ctx, infos, &namespaces, &mut operations)?;
     ctx.check_repeatable(operations.iter().any(Operation::is_multi).then_some("multi=true"))?;
     let mut results = Results::new(listed);
-    execute(ctx, &namespaces, operations, options, &mut results)?;
+    let into = (&namespaces[..], encrypted.as_deref());
+    execute(ctx, into, operations, options, &mut results)?;
     let shown = Namespace::new("admin", "$cmd.bulkWrite")?;
     let (items, counts) = results.into_parts();
     ctx.count_modified(&counts.changes());
@@ -94,13 +102,12 @@ fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {
 const NAMESPACE: &[Argument] = &[
     Argument::string("ns").required(),
     Argument::uuid("collectionUUID"),
-    Argument::any("encryptionInformation"),
+    INFORMATION,
     Argument::bool("isTimeseriesNamespace"),
 ];
 
 fn namespace(ctx: &CommandContext<'_>, info: RawDoc<'_>) -> Result<Namespace> {
     let fields = Fields::read(info, "bulkWrite.nsInfo", NAMESPACE)?;
-    refuse(&fields, &["encryptionInformation"])?;
     let full = fields.string("ns")?.unwrap_or_default();
     let ns = Namespace::parse(full).map_err(|_| {
         let text = format!("Invalid namespace specified for bulkWrite: '{full}'");
@@ -112,10 +119,48 @@ fn namespace(ctx: &CommandContext<'_>, info: RawDoc<'_>) -> Result<Namespace> {
     Ok(ns)
 }
 
+/// What the operations need for encrypted values. They are inserts, or a single operation, on one
+/// collection.
+///
+/// # Errors
+/// 2 BadValue for several collections, 72 InvalidOptions for several operations; errors of
+/// [`encrypted::writes`] and of an update with encrypted values.
+fn encrypted_writes<'d>(
+    ctx: &CommandContext<'_>,
+    mut infos: impl Iterator<Item = RawDoc<'d>>,
+    namespaces: &[Namespace],
+    operations: &mut [Operation<'_>],
+) -> Result<Option<Arc<EncryptedWrites>>> {
+    let is_given = |info: &RawDoc<'_>| info.get(INFORMATION.name).is_some();
+    let Some(info) = infos.find(is_given) else { return Ok(None) };
+    let [ns] = namespaces else {
+        let text = "BulkWrite with Queryable Encryption supports only a single namespace.";
+        return Err(Error::bad_value(text));
+    };
+    let encrypted =
+        encrypted::writes(ctx, ns, &Fields::read(info, "bulkWrite.nsInfo", NAMESPACE)?)?;
+    let count = operations.len();
+    for operation in operations {
+        let Action::Change(change) = &mut operation.action else { continue };
+        if count != 1 {
+            let kind = change.kind();
+            let text = format!(
+                "BulkWrite {kind} with Queryable Encryption supports only a single operation."
+            );
+            return Err(Error::new(ErrorCode::InvalidOptions, text));
+        }
+        if let Change::Update(statement) = change {
+            statement.check_encrypted()?;
+            statement.encrypted.clone_from(&encrypted);
+        }
+    }
+    Ok(encrypted)
+}
+
 /// Runs the operations until the end, or the first error of an ordered command.
 fn execute(
     ctx: &CommandContext<'_>,
-    namespaces: &[Namespace],
+    (namespaces, encrypted): (&[Namespace], Option<&EncryptedWrites>),
     operations: Vec<Operation<'_>>,
     options: WriteOptions,
     results: &mut Results,
@@ -131,7 +176,7 @@ fn execute(
                         documents.push(document);
                     }
                 }
-                insert(ctx, ns, index, &documents, options, results)?
+                insert(ctx, (ns, encrypted), index, &documents, options, results)?
             }
             Action::Change(change) => {
                 let mut changes = vec![change];
@@ -197,7 +242,7 @@ fn change_all(
 /// Runs adjacent inserts, the first of which has index `first`; returns whether one failed.
 fn insert(
     ctx: &CommandContext<'_>,
-    ns: &Namespace,
+    (ns, encrypted): (&Namespace, Option<&EncryptedWrites>),
     first: usize,
     documents: &[RawDoc<'_>],
     options: WriteOptions,
@@ -211,7 +256,8 @@ fn insert(
         }
         return Ok(true);
     }
-    let inserted = insert_documents(ctx, ns, documents.iter().copied(), first, options)?;
+    let inserted =
+        insert_documents(ctx, (ns, encrypted), documents.iter().copied(), first, options)?;
     ctx.count(OpKind::Insert, u64::try_from(inserted.n).unwrap_or(0));
     let mut errors = inserted.into_errors().into_iter().peekable();
     let failed = errors.peek().is_some();

@@ -13,7 +13,8 @@ use super::view::{
     Source, Stages, budget, decide_collation, only, reads_log, run_settings, source,
 };
 use crate::context::{Command, CommandContext};
-use crate::request::row::{Expected, InTransaction, Reads, RowFlags};
+use crate::request::arguments::INFORMATION;
+use crate::request::row::{Encrypted, Expected, InTransaction, Reads, RowFlags};
 use crate::request::{Needs, Request};
 
 /// The suggested alternative in a transaction.
@@ -33,6 +34,7 @@ pub(crate) const ROW: Command = Command::new("count", "Counts documents", run)
     )
     .in_transaction(InTransaction::RefusedWith(TRANSACTIONS))
     .expected(Expected::Long)
+    .encrypted(Encrypted::Filter("query"))
     .explained(explain::count);
 
 /// The arguments; `fields` is ignored.
@@ -45,6 +47,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::any("hint"),
     Argument::any("collation").since("3.4"),
     Argument::any("fields"),
+    INFORMATION,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `delete`.
 
 use mayfly_auth::Action;
-use mayfly_base::{Error, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
     CanonicalQuery, DeleteSpec, FindOptions, Hint, ModifyOutcome, Repeatable, check_absent,
 };
@@ -17,7 +17,8 @@ use super::view::write_budget;
 use super::write::{WriteOptions, WriteResults, check_count, ends_command, was_dropped};
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext, DocumentChanges};
-use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
+use crate::request::arguments::INFORMATION;
+use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 
 pub(crate) const ROW: Command = Command::new("delete", "Removes documents", run)
@@ -28,6 +29,7 @@ pub(crate) const ROW: Command = Command::new("delete", "Removes documents", run)
     .writes(Writes::Repeatable)
     .in_transaction(InTransaction::Statement)
     .expected(Expected::Statements("deletes"))
+    .encrypted(Encrypted::Statements { list: "deletes", filter: "q", in_namespaces: false })
     .kind(OpKind::Delete)
     .explained(explain::delete);
 
@@ -39,6 +41,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::bool("bypassEmptyTsReplacement").since("8.0"),
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
+    INFORMATION,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -54,6 +57,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     check_count(deletes.len())?;
     // An invalid statement fails the whole command before anything is deleted.
     let statements = deletes.map(|delete| parse(delete, variables)).collect::<Result<Vec<_>>>()?;
+    if request.generic.is_encrypted && statements.len() != 1 {
+        let text = "Only single document deletes are permitted";
+        return Err(Error::new(ErrorCode(6371302), text));
+    }
     ctx.check_repeatable(statements.iter().any(|statement| statement.multi).then_some("limit=0"))?;
     let mut results = WriteResults::default();
     run_all(ctx, &ns, 0, &statements, &mut |index, result| {

@@ -19,6 +19,7 @@ use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext, Handler};
+use crate::crud::encrypted;
 use crate::crud::{Collating, Source, Stages, find_on_view, settings_of, source};
 use crate::diagnostics::build_info::VERSION;
 use crate::request::row::{Expected, Hides, Names, Reads, RowFlags};
@@ -136,7 +137,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
             if request.generic.raw_data || body.get("rawData") == Some(RawValue::Bool(true)) {
                 inner.names_buckets = names_series(&ctx.service.store, &inner);
             }
-            explain(ctx, &inner, verbosity, doc)?;
+            match encrypted::rewritten(ctx, &inner)? {
+                None => explain(ctx, &inner, verbosity, doc)?,
+                Some(rewritten) => {
+                    rewritten.with_request(&inner, |inner| explain(ctx, inner, verbosity, doc))?
+                }
+            }
         }
         (None, Handler::Missing) => {
             return Err(Error::not_implemented(format_args!("the command '{name}'")));

@@ -18,7 +18,8 @@ use super::view::{
     run_settings, source,
 };
 use crate::context::{Command, CommandContext};
-use crate::request::row::{InTransaction, Reads, RowFlags};
+use crate::request::arguments::INFORMATION;
+use crate::request::row::{Encrypted, InTransaction, Reads, RowFlags};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::length::Work;
 use mayfly_value::arguments::convert::whole_number;
@@ -37,6 +38,7 @@ pub(crate) const ROW: Command = Command::new("find", "Finds documents", run)
             .union(Reads::SNAPSHOT),
     )
     .in_transaction(InTransaction::Statement)
+    .encrypted(Encrypted::Filter("filter"))
     .explained(explain::find);
 
 /// Supported arguments, then those that are refused when they have an effect.
@@ -61,6 +63,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("min").unstable(),
     Argument::document("max").unstable(),
     Argument::document("let").since("5.0"),
+    INFORMATION,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

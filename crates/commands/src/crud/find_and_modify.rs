@@ -1,25 +1,25 @@
 //! `findAndModify`: changes or removes one document, and returns it as it was or is.
 
-use crate::request::arguments::HINT;
+use crate::request::arguments::{HINT, INFORMATION};
 use mayfly_value::arguments::Argument;
 use std::sync::Arc;
 
-use mayfly_base::{Error, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
-    Budget, CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, FoundAndModified, Image,
-    ModifyOutcome, Repeatable, check_absent, find_and_modify, metadata_of, plan,
+    Budget, CanonicalQuery, DeleteSpec, EncryptedWrites, FindAndModifySpec, FindOptions,
+    FoundAndModified, Image, ModifyOutcome, Repeatable, check_absent, find_and_modify, metadata_of,
+    plan,
 };
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::explain;
-use super::measurements;
 use super::read::{Collating, hint};
-use super::update::{UpdateStatement, update_value};
+use super::update::{UpdateStatement, only_operators, update_value};
 use super::write::{DocumentRules, array_filters, ends_command, on_collection, was_dropped};
+use super::{encrypted, explain, measurements};
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext, DocumentChanges};
-use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
+use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
 
@@ -33,6 +33,7 @@ pub(crate) const ROW: Command =
         .writes(Writes::Repeatable)
         .in_transaction(InTransaction::Statement)
         .expected(Expected::Long)
+        .encrypted(Encrypted::Filter("query"))
         .explained(explain::find_and_modify);
 
 pub(crate) const ARGUMENTS: &[Argument] = &[
@@ -51,6 +52,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("let").since("5.0"),
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
+    INFORMATION,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -177,6 +179,7 @@ impl<'a> Arguments<'a> {
             let text = "cannot use a positional projection and return the new document";
             return Err(Error::bad_value(text));
         }
+        let encrypted = self.encrypted(ctx, ns, fields)?;
         let Some(update) = self.update else {
             let buckets = || measurements::series_named(ctx, ns).map(|(buckets, _)| buckets);
             let collection = ctx.store.collection(ns).or_else(buckets);
@@ -209,8 +212,38 @@ impl<'a> Arguments<'a> {
             multi: false,
             upsert: self.upsert,
             rules: self.rules,
+            encrypted,
         };
         statement.spec(ctx, ns, repeatable).map(FindAndModifySpec::Update)
+    }
+}
+
+impl Arguments<'_> {
+    /// What it needs for encrypted values.
+    ///
+    /// # Errors
+    /// 6371402, 6371408, 6439901; errors of [`encrypted::writes`].
+    fn encrypted(
+        &self,
+        ctx: &CommandContext<'_>,
+        ns: &Namespace,
+        fields: &Fields<'_>,
+    ) -> Result<Option<Arc<EncryptedWrites>>> {
+        let encrypted = encrypted::writes(ctx, ns, fields)?;
+        let refused = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
+        if encrypted.is_none() {
+            return Ok(None);
+        }
+        if self.new {
+            return refused(6371402, "findAndModify with encryption only supports new: false");
+        }
+        if fields.document("fields")?.is_some_and(|projection| !projection.is_empty()) {
+            return refused(6371408, "findAndModify fields must be empty");
+        }
+        match self.update {
+            Some(RawValue::Array(_)) => Err(only_operators(6439901)),
+            _ => Ok(encrypted),
+        }
     }
 }
 

@@ -4,20 +4,25 @@ use mayfly_value::arguments::Argument;
 use std::cell::Cell;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::{WriteUnit, is_empty_timestamp};
+use mayfly_query::EncryptedWrites;
+use mayfly_storage::{self as storage, WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
-use super::measurements;
 use super::write::{
     DocumentRules, WriteOptions, WriteResults, check_count, ends_command, on_collection,
 };
+use super::{encrypted, measurements};
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext};
+use crate::request::arguments::INFORMATION;
 use crate::request::row::{Audited, InTransaction, RowFlags, Writes};
 use crate::request::{Needs, OpKind, Request};
 use crate::rules::length::{UNIT_DOCUMENTS, Work};
 use crate::rules::rights::demands;
 
+/// The most documents of one write unit if they have encrypted values: a range has a document of
+/// the state for each of its edges.
+const UNIT_ENCRYPTED: usize = 16;
 /// The approximate size limit of one write unit, in bytes.
 const UNIT_BYTES: usize = 1 << 20;
 
@@ -36,6 +41,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::bool("bypassEmptyTsReplacement").since("8.0"),
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
+    INFORMATION,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -47,8 +53,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         return Err(fields.missing("documents"));
     };
     check_count(documents.len())?;
+    let encrypted = encrypted::writes(ctx, &ns, &fields)?;
     let length = Work::Inserts { documents: documents.len(), bytes: request.bytes() }.length();
-    let results = length.run(|| insert_documents(ctx, &ns, documents, 0, options))?;
+    let into = (&ns, encrypted.as_deref());
+    let results = length.run(|| insert_documents(ctx, into, documents, 0, options))?;
     ctx.count(OpKind::Insert, results.n as u64);
     ctx.service.metrics.documents.inserted.add(results.n as u64);
     results.write(request, reply, None);
@@ -64,7 +72,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 /// Errors that end the whole command.
 pub(super) fn insert_documents<'d>(
     ctx: &CommandContext<'_>,
-    ns: &Namespace,
+    (ns, encrypted): (&Namespace, Option<&EncryptedWrites>),
     documents: impl ExactSizeIterator<Item = RawDoc<'d>>,
     base: usize,
     options: WriteOptions,
@@ -73,6 +81,7 @@ pub(super) fn insert_documents<'d>(
     let series = measurements::series_named(ctx, ns).map(|(_, series)| series);
     let unit_documents = match series {
         Some(_) => measurements::UNIT_MEASUREMENTS,
+        None if encrypted.is_some() => UNIT_ENCRYPTED,
         None => UNIT_DOCUMENTS,
     };
     let mut chunk = Chunk {
@@ -81,6 +90,7 @@ pub(super) fn insert_documents<'d>(
         documents: Vec::with_capacity(documents.len().min(UNIT_DOCUMENTS)),
         bytes: 0,
         rules: options.rules,
+        encrypted,
         target: match series {
             Some(_) => Target::Measurements,
             None if measurements::buckets_named(ctx, ns).is_some() => Target::Buckets,
@@ -221,6 +231,8 @@ struct Chunk<'a> {
     bytes: usize,
     target: Target,
     rules: DocumentRules,
+    /// What the documents need for their encrypted values.
+    encrypted: Option<&'a EncryptedWrites>,
 }
 
 impl<'a> Chunk<'a> {
@@ -323,7 +335,7 @@ impl<'a> Chunk<'a> {
         reached: &Cell<usize>,
     ) -> Result<()> {
         if self.target != Target::Measurements {
-            return insert_all(ctx, ns, first, documents, (self.target, self.rules, reached));
+            return self.insert_documents(ctx, ns, first, documents, reached);
         }
         ctx.op.check()?;
         measurements::insert_all(ctx, ns, documents, |unit| match &ctx.retry {
@@ -335,42 +347,50 @@ impl<'a> Chunk<'a> {
             None => Ok(()),
         }
     }
-}
 
-/// Inserts documents in one unit; `first` is the index of the first statement. After an error,
-/// `reached` is the index of the document that failed; the number of documents if the unit failed
-/// after all of them.
-fn insert_all(
-    ctx: &CommandContext<'_>,
-    ns: &Namespace,
-    first: usize,
-    documents: &[Prepared<'_>],
-    (target, rules, reached): (Target, DocumentRules, &Cell<usize>),
-) -> Result<()> {
-    ctx.op.check()?;
-    let bytes = documents.iter().map(|document| document.doc().as_bytes().len()).sum();
-    let write = |unit: &mut WriteUnit<'_>| {
-        unit.reserve(documents.len(), bytes);
-        if rules.bypass_validation {
-            unit.bypass_validation();
+    /// Inserts documents in one unit; `first` is the index of the first statement. After an error,
+    /// `reached` is the index of the document that failed; the number of documents if the unit
+    /// failed after all of them.
+    fn insert_documents(
+        &self,
+        ctx: &CommandContext<'_>,
+        ns: &Namespace,
+        first: usize,
+        documents: &[Prepared<'_>],
+        reached: &Cell<usize>,
+    ) -> Result<()> {
+        ctx.op.check()?;
+        let bytes = documents.iter().map(|document| document.doc().as_bytes().len()).sum();
+        let write = |unit: &mut WriteUnit<'_>| {
+            unit.reserve(documents.len(), bytes);
+            if self.rules.bypass_validation {
+                unit.bypass_validation();
+            }
+            unit.expect_inserts(documents.iter().map(Prepared::doc))?;
+            for (at, document) in documents.iter().enumerate() {
+                reached.set(at);
+                match self.encrypted {
+                    Some(encrypted) => encrypted.insert(unit, document.doc())?,
+                    None => unit.insert_checked(document.doc())?,
+                }
+            }
+            reached.set(documents.len());
+            match &ctx.retry {
+                Some(retry) => retry.record_inserts(unit, first, documents.len()),
+                None => Ok(()),
+            }
+        };
+        let others = self.encrypted.map_or(&[][..], EncryptedWrites::others);
+        match self.target {
+            Target::Buckets => measurements::restore_all(ctx, ns, write)?,
+            _ => on_collection(ctx, ns, |collection| {
+                let options = storage::WriteOptions::new(ctx.op, ctx.store.view, collection);
+                ctx.service.store.write_with(options.with_others(others), write)
+            })?,
         }
-        unit.expect_inserts(documents.iter().map(Prepared::doc))?;
-        for (at, document) in documents.iter().enumerate() {
-            reached.set(at);
-            unit.insert_checked(document.doc())?;
-        }
-        reached.set(documents.len());
         match &ctx.retry {
-            Some(retry) => retry.record_inserts(unit, first, documents.len()),
+            Some(retry) => retry.note_inserts(first, documents.len()),
             None => Ok(()),
         }
-    };
-    match target {
-        Target::Buckets => measurements::restore_all(ctx, ns, write)?,
-        _ => on_collection(ctx, ns, |collection| ctx.store.write(collection, write))?,
-    }
-    match &ctx.retry {
-        Some(retry) => retry.note_inserts(first, documents.len()),
-        None => Ok(()),
     }
 }

@@ -208,6 +208,7 @@ pub(super) fn update(
         other => other.clone(),
     };
     let on_buckets = UpdateStatement {
+        encrypted: None,
         filter: filter.as_doc(),
         update: RawValue::Document(update.as_doc()),
         array_filters: statement.array_filters.clone(),

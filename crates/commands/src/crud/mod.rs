@@ -5,6 +5,7 @@ mod bulk_write;
 mod count;
 mod delete;
 mod distinct;
+pub(crate) mod encrypted;
 mod explain;
 mod file_md5;
 mod find;

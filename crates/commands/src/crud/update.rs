@@ -1,17 +1,17 @@
 //! `update`.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
-    CanonicalQuery, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
-    is_stage,
+    CanonicalQuery, EncryptedWrites, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec,
+    check_absent, is_stage,
 };
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
-use super::explain;
-use super::measurements;
 use super::read::{Collating, hint};
 use super::together::{PreparedWrite, Proceed, WriteStatement, repeatable, run_all};
 use super::view::write_budget;
@@ -19,9 +19,11 @@ use super::write::{
     DocumentRules, WriteOptions, WriteResults, array_filters, check_count, ends_command,
     on_collection,
 };
+use super::{encrypted, explain, measurements};
 use crate::context::retry::Attempt;
 use crate::context::{Command, CommandContext, DocumentChanges};
-use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
+use crate::request::arguments::INFORMATION;
+use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
 
@@ -33,6 +35,7 @@ pub(crate) const ROW: Command = Command::new("update", "Changes documents", run)
     .writes(Writes::Repeatable)
     .in_transaction(InTransaction::Statement)
     .expected(Expected::Statements("updates"))
+    .encrypted(Encrypted::Statements { list: "updates", filter: "q", in_namespaces: false })
     .kind(OpKind::Update)
     .explained(explain::update);
 
@@ -44,6 +47,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("let").since("5.0"),
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
+    INFORMATION,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -63,6 +67,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             parse(update, variables).map(|statement| UpdateStatement { rules, ..statement })
         })
         .collect::<Result<Vec<_>>>()?;
+    let statements = match encrypted::writes(ctx, &ns, &fields)? {
+        None => statements,
+        Some(encrypted) => encrypted_update(statements, encrypted)?,
+    };
     ctx.check_repeatable(
         statements.iter().any(|statement| statement.multi).then_some("multi=true"),
     )?;
@@ -97,6 +105,30 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     results.write(request, reply, Some(modified));
     ctx.append_retried(reply);
     Ok(())
+}
+
+/// An update with encrypted values: one statement that updates one document.
+///
+/// # Errors
+/// 6371502, 6371503, 6371517.
+fn encrypted_update(
+    statements: Vec<UpdateStatement<'_>>,
+    encrypted: Arc<EncryptedWrites>,
+) -> Result<Vec<UpdateStatement<'_>>> {
+    let count = statements.len();
+    let mut statements = statements.into_iter();
+    let (Some(only), 1) = (statements.next(), count) else {
+        let text = "Only single document updates are permitted";
+        return Err(Error::new(ErrorCode(6371502), text));
+    };
+    only.check_encrypted()?;
+    Ok(vec![UpdateStatement { encrypted: Some(encrypted), ..only }])
+}
+
+/// The error for a pipeline that would set encrypted values.
+pub(super) fn only_operators(code: i32) -> Error {
+    let text = "FLE only supports modifier and replacement style updates";
+    Error::new(ErrorCode(code), text)
 }
 
 /// The fields of an element of `updates`.
@@ -148,6 +180,8 @@ pub(super) struct UpdateStatement<'a> {
     pub(super) upsert: bool,
     /// The rules for written documents.
     pub(super) rules: DocumentRules,
+    /// What the command needs for encrypted values.
+    pub(super) encrypted: Option<Arc<EncryptedWrites>>,
 }
 
 impl<'a> UpdateStatement<'a> {
@@ -187,7 +221,23 @@ impl<'a> UpdateStatement<'a> {
             multi,
             upsert: fields.bool("upsert")?.unwrap_or(false),
             rules: DocumentRules::default(),
+            encrypted: None,
         })
+    }
+
+    /// Checks that it may contain encrypted values.
+    ///
+    /// # Errors
+    /// 6371503 for an update of several documents, 6371517 for a pipeline.
+    pub(super) fn check_encrypted(&self) -> Result<()> {
+        if self.multi {
+            let text = "FLE only supports single document updates";
+            return Err(Error::new(ErrorCode(6371503), text));
+        }
+        match self.update {
+            RawValue::Array(_) => Err(only_operators(6371517)),
+            _ => Ok(()),
+        }
     }
 
     /// Parses filter and update.
@@ -245,6 +295,7 @@ impl<'a> UpdateStatement<'a> {
             bypass_validation: self.rules.bypass_validation,
             repeatable,
             budget: write_budget(ctx, self.multi),
+            encrypted: self.encrypted.clone(),
         })
     }
 

@@ -14,7 +14,7 @@ use super::options::{
     IMAGES, Images, VALIDATION_ACTION, VALIDATION_LEVEL, capped_max, capped_size, compact, images,
     invalid, merged, validation, with_expiry, with_ttl,
 };
-use super::{time_series, view};
+use super::{encrypted_fields, time_series, view};
 use crate::context::{Command, CommandContext};
 use crate::request::row::{LogForm, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
@@ -112,6 +112,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         }
         view::change(ctx, (request, &ns), view.as_doc(), &fields)?;
         return Ok(());
+    }
+    if encrypted_fields::is_encrypted(ctx, &ns) {
+        encrypted_fields::check_validation(&fields)?;
+        if index.as_ref().is_some_and(|index| index.change.expire_after.is_some()) {
+            return Err(encrypted_fields::expiring_index());
+        }
     }
     if series.is_some() {
         let validation = ["validator", "validationLevel", "validationAction"];

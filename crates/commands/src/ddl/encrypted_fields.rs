@@ -1,14 +1,17 @@
 //! `encryptedFields` of `create`: the fields that clients encrypt, and how they query them. Manual:
 //! "create", "encryptedFields"; "Queryable Encryption".
 //!
-//! The definition is checked and stored, for clients that encrypt automatically. The collections
-//! with the state of the encryption (`enxcol_.NAME.esc`, `enxcol_.NAME.ecoc`) are created by
-//! drivers.
+//! The definition is checked and stored, for clients that encrypt automatically, and for the check
+//! of documents. The collections with the state of the encryption (`enxcol_.NAME.esc`,
+//! `enxcol_.NAME.ecoc`) are created by drivers, or by the first write that needs them.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_encryption::EncryptedFields;
 use mayfly_value::arguments::error::wrong_type;
 use mayfly_value::arguments::{Argument, Fields, Form};
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, compare_values};
+
+use crate::context::CommandContext;
 
 const PATH: &str = "create.encryptedFields";
 
@@ -128,6 +131,7 @@ pub(super) fn encrypted_fields(fields: &Fields<'_>, options: &mut DocBuilder) ->
     if fields.bool("capped")? == Some(true) {
         return Err(fault(6367301, "Encrypted collections cannot be capped"));
     }
+    check_validation(fields)?;
     let read = Fields::read(config, PATH, CONFIG)?;
     for (name, code) in [("escCollection", 7406900), ("ecocCollection", 7406902)] {
         let name = read.string(name)?;
@@ -152,16 +156,63 @@ pub(super) fn encrypted_fields(fields: &Fields<'_>, options: &mut DocBuilder) ->
     Ok(())
 }
 
-/// Refuses TTL indexes on a collection with encrypted fields.
+/// Refuses TTL indexes on a collection with encrypted fields, and indexes on these fields.
 ///
 /// # Errors
-/// 6346501.
+/// 6346501, 6346502.
 pub(super) fn check_indexes(options: RawDoc<'_>, specs: &[RawDoc<'_>]) -> Result<()> {
-    let expires = |spec: &RawDoc<'_>| spec.get("expireAfterSeconds").is_some();
-    match options.get("encryptedFields").is_some() && specs.iter().any(expires) {
-        true => Err(fault(6346501, "TTL indexes are not allowed on encrypted collections")),
-        false => Ok(()),
+    let Some(config) = options.get("encryptedFields").and_then(RawValue::as_document) else {
+        return Ok(());
+    };
+    let fields = EncryptedFields::parse(config)?;
+    for spec in specs {
+        if spec.get("expireAfterSeconds").is_some() {
+            return Err(expiring_index());
+        }
+        let keys = spec.get("key").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
+        let touches = |path: &str| keys.iter().any(|key| contains_other(path, key.name()));
+        if let Some(field) = fields.iter().find(|field| touches(&field.path)) {
+            let path = &field.path;
+            let text = format!("Index not allowed on, or a prefix of, the encrypted field {path}");
+            return Err(fault(6346502, text));
+        }
     }
+    Ok(())
+}
+
+/// The error for an index whose documents would expire.
+pub(super) fn expiring_index() -> Error {
+    fault(6346501, "TTL indexes are not allowed on encrypted collections")
+}
+
+/// Whether two paths are equal, or one of them is inside of the other.
+fn contains_other(one: &str, other: &str) -> bool {
+    let contains = |outer: &str, inner: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    contains(one, other) || contains(other, one)
+}
+
+/// Refuses rules for documents that would accept values that are not encrypted.
+///
+/// # Errors
+/// 2 BadValue.
+pub(super) fn check_validation(fields: &Fields<'_>) -> Result<()> {
+    if !matches!(fields.string("validationLevel")?, None | Some("strict")) {
+        let text = "Validation levels other than 'strict' are not allowed on encrypted collections";
+        return Err(Error::bad_value(text));
+    }
+    if fields.string("validationAction")? == Some("warn") {
+        let text = "Validation action of 'warn' is not allowed on encrypted collections";
+        return Err(Error::bad_value(text));
+    }
+    Ok(())
+}
+
+/// Whether a collection of this name has encrypted fields.
+pub(super) fn is_encrypted(ctx: &CommandContext<'_>, ns: &Namespace) -> bool {
+    let collection = ctx.store.collection(ns);
+    collection.is_some_and(|it| it.options().as_doc().get("encryptedFields").is_some())
 }
 
 /// Checks one field; `keys` and `paths` are those of the fields before it.
@@ -186,10 +237,7 @@ fn check_field<'a>(
         if *other == path {
             return Err(fault(6338402, "Duplicate paths are not allowed"));
         }
-        let contains = |outer: &str, inner: &str| {
-            inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'))
-        };
-        if contains(other, path) || contains(path, other) {
+        if contains_other(other, path) {
             let text = format!(
                 "Conflicting index paths found as one is a prefix of another '{path}' and '{other}'"
             );

@@ -1,13 +1,19 @@
 //! `compactStructuredEncryptionData` and `cleanupStructuredEncryptionData`: upkeep of the state
-//! collections of encrypted fields. The server writes nothing into these collections, so there is
-//! nothing to compact while they are empty.
+//! collections of encrypted fields. Clients send the tokens with which the server reads the queue.
+//!
+//! Tokens for padding anchors are accepted and not used: how many the reference inserts is not
+//! documented, and no query depends on them.
 
 use mayfly_auth::Action;
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_encryption::{EncryptedFields, check_tokens, parse_tokens};
+use mayfly_query::{Upkeep, UpkeepFigures, UpkeepKind};
+use mayfly_value::DocBuilder;
 use mayfly_value::arguments::Argument;
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_work::current;
 
 use crate::context::{Command, CommandContext};
+use crate::crud::encrypted;
 use crate::request::row::{Expected, Writes};
 use crate::request::{Needs, Request};
 
@@ -40,37 +46,49 @@ const ARGUMENTS: &[Argument] = &[
 ];
 
 fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    check_empty(ctx, request, "compactionTokens")?;
+    let figures = run(ctx, request, ("compactionTokens", UpkeepKind::Compaction))?;
     reply.start_document("stats");
-    append_counts(reply, "ecoc", &["read", "deleted"]);
-    append_counts(reply, "esc", &["read", "inserted", "updated", "deleted"]);
+    append_queue(&figures, reply);
+    append_counts(&figures, reply);
     reply.end();
     Ok(())
 }
 
 fn cleanup(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    check_empty(ctx, request, "cleanupTokens")?;
+    let figures = run(ctx, request, ("cleanupTokens", UpkeepKind::Cleanup))?;
     reply.start_document("stats");
-    append_counts(reply, "esc", &["read", "inserted", "updated", "deleted"]);
-    append_counts(reply, "ecoc", &["read", "deleted"]);
+    append_counts(&figures, reply);
+    append_queue(&figures, reply);
     reply.end();
     Ok(())
 }
 
-fn append_counts(reply: &mut DocBuilder, part: &str, names: &[&str]) {
-    reply.start_document(part);
-    for name in names {
-        reply.append(name, 0i64);
-    }
-    reply.end();
+fn append_queue(figures: &UpkeepFigures, reply: &mut DocBuilder) {
+    reply.start_document("ecoc").append("read", long(figures.queue_read));
+    reply.append("deleted", long(figures.queue_deleted)).end();
 }
 
-/// Checks that the collection has encrypted fields, and that their state is empty.
+fn append_counts(figures: &UpkeepFigures, reply: &mut DocBuilder) {
+    reply.start_document("esc").append("read", long(figures.counts_read));
+    reply.append("inserted", long(figures.counts_inserted));
+    reply.append("updated", long(figures.counts_updated));
+    reply.append("deleted", long(figures.counts_deleted)).end();
+}
+
+fn long(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Runs an upkeep. One runs at a time; another one waits for it.
 ///
 /// # Errors
-/// 26 NamespaceNotFound, 6346807 for a collection without encrypted fields, 238 for state that
-/// another server has written.
-fn check_empty(ctx: &CommandContext<'_>, request: &Request<'_>, tokens: &str) -> Result<()> {
+/// 26 NamespaceNotFound, 6346807 for a collection without encrypted fields, 6346806 if a field has
+/// no token, 9 FailedToParse for malformed tokens; errors of [`Upkeep::run`].
+fn run(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    (tokens, kind): (&str, UpkeepKind),
+) -> Result<UpkeepFigures> {
     let fields = request.arguments()?;
     for argument in ARGUMENTS {
         fields.document(argument.name)?;
@@ -83,32 +101,12 @@ fn check_empty(ctx: &CommandContext<'_>, request: &Request<'_>, tokens: &str) ->
         let text = format!("Namespace {}.{name} does not exist", request.db);
         return Err(Error::new(ErrorCode::NamespaceNotFound, text));
     };
-    let options = collection.options();
-    let config = options.as_doc().get("encryptedFields").and_then(RawValue::as_document);
-    let Some(config) = config else {
-        let text = "Target namespace is not an encrypted collection";
-        return Err(Error::new(ErrorCode(6346807), text));
-    };
-    if fields.get(tokens).is_none() {
-        return Err(fields.missing(tokens));
-    }
-    for (part, suffix) in [("escCollection", "esc"), ("ecocCollection", "ecoc")] {
-        let name = state_collection(config, part, collection.namespace().collection(), suffix);
-        let state = ctx.store.collection(&Namespace::new(request.db, &name)?);
-        let Some(state) = state else { continue };
-        if ctx.service.store.count_documents(ctx.op, &state)? > 0 {
-            return Err(Error::not_implemented(format_args!(
-                "compacting the documents of '{name}'"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The name of a state collection, from the definition or by default.
-fn state_collection(config: RawDoc<'_>, part: &str, collection: &str, suffix: &str) -> String {
-    match config.get(part).and_then(RawValue::as_str) {
-        Some(name) => name.to_owned(),
-        None => format!("enxcol_.{collection}.{suffix}"),
-    }
+    let config = encrypted::encrypted_fields(&collection).ok_or_else(encrypted::not_encrypted)?;
+    let given = fields.document(tokens)?.ok_or_else(|| fields.missing(tokens))?;
+    let parsed = parse_tokens(given)?;
+    check_tokens(&EncryptedFields::parse(config.as_doc())?, &parsed)?;
+    let tokens: Vec<_> = parsed.into_iter().map(|token| (token.field, token.ecoc)).collect();
+    let _alone = current::acquire(|longest| ctx.service.encrypted_upkeep.try_lock_for(longest))?;
+    let state = &encrypted::state_of(ctx, &collection)?;
+    Upkeep { session: ctx.store, state, tokens: &tokens, kind }.run()
 }

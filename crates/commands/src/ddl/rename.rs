@@ -8,6 +8,7 @@ use mayfly_value::arguments::convert::truth;
 use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuilder, RawValue};
 
+use super::encrypted_fields::is_encrypted;
 use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
 use crate::request::row::{LogForm, Names, RowFlags, Writes};
@@ -52,6 +53,14 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     if [&from, &to].iter().any(|ns| TimeSeries::name_of(ns).is_some()) {
         let text = "Renaming system.buckets collections is not allowed";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
+    for (ns, text) in [
+        (&from, "Cannot rename an encrypted collection"),
+        (&to, "Cannot rename to an existing encrypted collection"),
+    ] {
+        if is_encrypted(ctx, ns) {
+            return Err(Error::new(ErrorCode::IllegalOperation, text));
+        }
     }
     let source = fields.uuid("collectionUUID");
     let target = match (fields.uuid("dropTarget"), fields.get("dropTarget").and_then(truth)) {

@@ -9,6 +9,7 @@ use mayfly_value::arguments::Argument;
 use mayfly_value::arguments::convert::whole_number;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
+use super::encrypted_fields::is_encrypted;
 use super::options::{capped_size, compact, invalid};
 use crate::context::{Command, CommandContext};
 use crate::crud::{check_creatable, check_writable};
@@ -42,6 +43,7 @@ fn convert(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     }
     let ns = request.namespace()?;
     check_convertible(&ns)?;
+    check_plain(ctx, &ns)?;
     let options = capped_options(&fields)?;
     ctx.service.store.convert_collection(ctx.op, &ns, options.as_doc())?;
     Ok(())
@@ -75,12 +77,27 @@ fn check_convertible(ns: &Namespace) -> Result<()> {
     check_writable(ns)
 }
 
+/// Refuses a collection with encrypted fields.
+///
+/// # Errors
+/// 6367302.
+fn check_plain(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<()> {
+    match is_encrypted(ctx, ns) {
+        true => {
+            let text = "Cannot convert an encrypted collection to a capped collection";
+            Err(Error::new(ErrorCode(6367302), text))
+        }
+        false => Ok(()),
+    }
+}
+
 fn clone(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let from = request.namespace()?;
     let to = fields.string("toCollection")?.ok_or_else(|| fields.missing("toCollection"))?;
     let to = Namespace::new(request.db, to)?;
     check_creatable(&to)?;
+    check_plain(ctx, &from)?;
     let options = capped_options(&fields)?;
     ctx.service.store.clone_collection(ctx.op, &from, &to, options.as_doc())?;
     Ok(())

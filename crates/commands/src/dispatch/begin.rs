@@ -306,7 +306,7 @@ fn check_out(service: &Service, op: &OpCtx, request: &Request<'_>) -> Result<Opt
 
 #[inline(always)]
 fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
-    let body = redaction::shown(request.row, request.body);
+    let body = redaction::shown_request(request);
     // Built for every command; `format!` costs several times as much.
     let ns = [request.db, ".", request.target().as_str().unwrap_or("$cmd")].concat();
     OpInfo {

@@ -11,7 +11,8 @@ use super::begin::{self, CommandState};
 use super::observe::Observed;
 use super::{After, Call, Outcome, trace};
 use crate::context::{CommandContext, Run};
-use crate::request::row::Writes;
+use crate::crud::encrypted;
+use crate::request::row::{Encrypted, Writes};
 use crate::request::{Durability, Request};
 use crate::rules::faults::{self};
 use crate::rules::length::Work;
@@ -163,6 +164,27 @@ fn waits_for_sync(state: &CommandState<'_>, request: &Request<'_>) -> bool {
     }
 }
 
+/// Runs the handler of a command; with encrypted values, after its filters were rewritten.
+fn run_rewritten(
+    run: Run,
+    context: &CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    // `nsInfo` has the definition, which the parser of generic arguments does not see.
+    let may_be = match request.row.encrypted {
+        Encrypted::Statements { in_namespaces: true, .. } => true,
+        _ => request.generic.is_encrypted,
+    };
+    if !may_be {
+        return run(context, request, doc);
+    }
+    match encrypted::rewritten(context, request)? {
+        None => run(context, request, doc),
+        Some(rewritten) => rewritten.with_request(request, |request| run(context, request, doc)),
+    }
+}
+
 /// Catches a panic of a handler: its client gets an error, and other clients are unaffected.
 fn run_guarded(
     run: Run,
@@ -170,7 +192,7 @@ fn run_guarded(
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    match catch_unwind(AssertUnwindSafe(|| run(context, request, doc))) {
+    match catch_unwind(AssertUnwindSafe(|| run_rewritten(run, context, request, doc))) {
         Ok(result) => result,
         Err(panic) => {
             let why = panic

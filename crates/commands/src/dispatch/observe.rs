@@ -1,6 +1,6 @@
 //! Records finished commands: their time for `top` and `opLatencies`; a log line and a document in
 //! `system.profile` if the command was slow or its database is profiled; slow and sampled ones by
-//! query shape.
+//! query shape. Of commands with encrypted values only the time is recorded.
 
 mod shapes;
 
@@ -65,10 +65,15 @@ impl Observed<'_> {
         self.count_scan(done.scan);
         self.service.metrics.count_work(self.op);
         let profiler = &self.service.profiler;
-        if profiler.is_slow(micros) || Shapes::samples(self.op.id()) {
+        let has_shape = profiler.is_slow(micros) || Shapes::samples(self.op.id());
+        let is_recorded = profiler.may_record(micros);
+        if !(has_shape || is_recorded) || redaction::is_encrypted(self.request) {
+            return;
+        }
+        if has_shape {
             self.record_shape(micros);
         }
-        if profiler.may_record(micros) {
+        if is_recorded {
             self.record(micros);
         }
     }

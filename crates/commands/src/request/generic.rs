@@ -79,6 +79,8 @@ pub struct Generic<'a> {
     pub api_strict: bool,
     /// `rawData`: a time series stands for its buckets.
     pub raw_data: bool,
+    /// Whether the command has `encryptionInformation`, which only some commands accept.
+    pub is_encrypted: bool,
 }
 
 /// The role of a command in its transaction.
@@ -120,6 +122,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
             b"readConcern" => generic.read_concern = ReadConcern::parse(value())?,
             b"writeConcern" => generic.write_concern = WriteConcern::parse(value())?,
             b"rawData" => generic.raw_data = raw_data(value())?,
+            b"encryptionInformation" => generic.is_encrypted = value() != RawValue::Null,
             b"comment" => generic.comment = Some(value()),
             b"$clusterTime" => generic.cluster_time = gossiped(value())?,
             b"apiVersion" => api.version = Some(value()),

@@ -51,6 +51,20 @@ impl<'a> Request<'a> {
         Request { row, name: row.name, db, body, generic, sequences, uuid, names_buckets }
     }
 
+    /// The same command with another body, which contains the documents of this field.
+    pub(crate) fn with_body<'b>(
+        &self,
+        body: RawDoc<'b>,
+        sequences: &'b [DocumentSequence<'b>],
+    ) -> Request<'b>
+    where
+        'a: 'b,
+    {
+        let Request { row, name, db, uuid, names_buckets, .. } = *self;
+        let generic = self.generic.clone();
+        Request { row, name, db, body, generic, sequences, uuid, names_buckets }
+    }
+
     /// Checks the fields of the command against the declarations in its row, and returns typed
     /// access to them. `<command>.<field>` is their path in errors.
     ///

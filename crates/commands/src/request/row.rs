@@ -195,6 +195,27 @@ pub enum Hides {
     Users,
 }
 
+/// Where a command with encrypted fields has filters, which may contain encrypted values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encrypted {
+    /// Nowhere.
+    Nothing,
+    /// This field is the filter.
+    Filter(&'static str),
+    /// This field is the pipeline.
+    Pipeline(&'static str),
+    /// Each document in the field `list` has a filter of this name. The definition of the fields
+    /// is in the command, or in its `nsInfo`.
+    Statements {
+        /// The name of the field with the statements.
+        list: &'static str,
+        /// The name of the filter in a statement.
+        filter: &'static str,
+        /// Whether `nsInfo` has the definition.
+        in_namespaces: bool,
+    },
+}
+
 /// The event in the audit log that a command creates.
 #[derive(Clone, Copy, Debug)]
 pub enum Audited {
@@ -275,6 +296,8 @@ pub struct Row {
     pub expected: Expected,
     /// Its event in the audit log.
     pub audited: Audited,
+    /// Where its filters are, if they may contain encrypted values.
+    pub encrypted: Encrypted,
     /// Its form in log entries, if they can contain it.
     pub replayed: Option<Replayed>,
 }
@@ -298,6 +321,7 @@ impl Row {
             hides: Hides::Nothing,
             expected: Expected::Short,
             audited: Audited::No,
+            encrypted: Encrypted::Nothing,
             replayed: None,
         }
     }

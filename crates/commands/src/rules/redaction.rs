@@ -1,4 +1,8 @@
 //! Commands without their secrets, for `currentOp`, the profiler, the log and errors.
+//!
+//! Commands with encrypted values are not shown: what a client asks for often, or at the same time
+//! as another value, would say something about the values. Manual: "Queryable Encryption
+//! Limitations", "Redaction".
 
 use std::borrow::Cow;
 
@@ -6,8 +10,9 @@ use mayfly_base::is_client_data_redacted;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::request::Row;
+use crate::request::arguments::INFORMATION;
 use crate::request::row::Hides;
+use crate::request::{Request, Row};
 
 /// Fields with secrets, anywhere in a command that hides secrets.
 const SECRET: &[&str] = &["pwd", "payload", "key"];
@@ -19,6 +24,31 @@ const SPECULATIVE: &str = "speculativeAuthenticate";
 const CREDENTIALS: &str = "credentials";
 /// Collections of user documents: that of the server, and the temporary one of tools.
 const USERS: &[&str] = &["system.users", "tempusers"];
+
+/// Whether a command, or the one that it explains, contains encrypted values.
+pub(crate) fn is_encrypted(request: &Request<'_>) -> bool {
+    let given =
+        |body: RawDoc<'_>| !matches!(body.get(INFORMATION.name), None | Some(RawValue::Null));
+    request.generic.is_encrypted
+        || request.row.hides == Hides::Users
+            && (request.target().as_document().is_some_and(given)
+                || request.documents("nsInfo").ok().flatten().is_some_and(|mut it| it.any(given)))
+}
+
+/// A request as `currentOp` and errors show it: without its secrets, and only its name and target
+/// if it contains encrypted values.
+pub(crate) fn shown_request<'a>(request: &Request<'a>) -> Cow<'a, [u8]> {
+    if !is_encrypted(request) {
+        return shown(request.row, request.body);
+    }
+    let mut out = DocBuilder::new();
+    match request.target() {
+        RawValue::Document(_) => out.append(request.name, RawDoc::EMPTY),
+        target => out.append(request.name, target),
+    };
+    out.append("$db", request.db);
+    Cow::Owned(out.finish().into_bytes())
+}
 
 /// A command without its secrets.
 pub(crate) fn shown<'a>(row: &Row, body: RawDoc<'a>) -> Cow<'a, [u8]> {

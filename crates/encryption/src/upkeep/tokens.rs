@@ -1,6 +1,6 @@
 //! The tokens in a command: `compactionTokens` and `cleanupTokens`.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::payload::GENERAL;
@@ -58,13 +58,16 @@ fn token(value: RawValue<'_>) -> Option<[u8; TOKEN_BYTES]> {
 /// Checks that there is a token for each field that can be queried.
 ///
 /// # Errors
-/// 2 BadValue.
+/// 6346806.
 pub fn check_tokens(fields: &EncryptedFields, tokens: &[FieldToken]) -> Result<()> {
     match fields.indexed().find(|field| !tokens.iter().any(|token| token.field == field.path)) {
         None => Ok(()),
         Some(field) => {
-            let path = &field.path;
-            Err(Error::bad_value(format!("no compaction token for encrypted field '{path}'")))
+            let text = format!(
+                "Compaction tokens object is missing compaction token for the encrypted path '{}'",
+                field.path
+            );
+            Err(Error::new(ErrorCode(6346806), text))
         }
     }
 }

@@ -11,6 +11,7 @@ mod convert;
 mod custom;
 mod date;
 mod encrypted;
+mod encrypted_value;
 mod growing;
 mod iterate;
 mod newer;
@@ -69,6 +70,8 @@ pub enum Prepared {
     Similarity(&'static str, bool),
     /// The items of a constant array.
     Items(ConstantItems),
+    /// Recognizes encrypted values.
+    Encrypted(Box<mayfly_encryption::ValuePredicate>),
 }
 
 /// Parses an operator with a syntax of its own.
@@ -170,6 +173,7 @@ const FAMILIES: &[&[OpRow]] = &[
     date::shift::ROWS,
     date::trunc::ROWS,
     encrypted::ROWS,
+    encrypted_value::ROWS,
     iterate::ROWS,
     object::ROWS,
     regex::ROWS,

@@ -55,6 +55,11 @@ pub(super) fn change_one(
         shown.check(Images { before: same, after: same })?;
         return Ok(Change::Same(before.into_document()));
     };
+    let after = match &spec.encrypted {
+        // The tags change, too, which are not among the paths of the update.
+        Some(encrypted) => encrypted.planned(unit, Some(before.as_doc()), after.as_doc())?,
+        None => after,
+    };
     if after.as_bytes().len() > MAX_USER_DOCUMENT_BYTES {
         let text =
             format!("Resulting document after update is larger than {MAX_USER_DOCUMENT_BYTES}");
@@ -70,9 +75,9 @@ pub(super) fn change_one(
     shown.check(images)?;
     update.with_paths(before.as_doc(), &context, |paths| {
         let style = match paths {
-            Some(paths) => UpdateStyle::Operators(paths),
-            None if update.is_replacement() => UpdateStyle::Replacement,
-            None => UpdateStyle::Computed,
+            Some(paths) if spec.encrypted.is_none() => UpdateStyle::Operators(paths),
+            _ if update.is_replacement() => UpdateStyle::Replacement,
+            _ => UpdateStyle::Computed,
         };
         unit.update(key, &before, after.as_doc(), style)
     })??;

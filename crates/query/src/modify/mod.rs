@@ -2,6 +2,7 @@
 //! checks the filter before it changes it, so that no concurrent write is lost.
 
 mod change;
+mod encrypted;
 mod find_and_modify;
 mod record;
 mod scan;
@@ -21,6 +22,9 @@ use mayfly_value::{DocBuf, ValueBuf};
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;
 use change::{Change, Deletion, change_one, delete_one};
+pub use encrypted::{
+    EncryptedWrites, SnapshotCounts, StateCollections, Upkeep, UpkeepFigures, UpkeepKind,
+};
 pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
 pub(crate) use record::Images;
 pub use record::{Image, Repeatable};
@@ -28,7 +32,7 @@ use scan::{SearchAgain, WriteTarget, for_each_record};
 pub(crate) use shown::ReturnedVersion;
 pub use together::{SingleWrite, Unmatched, WriteKind, write_together};
 pub use units::UNIT_WRITES;
-use units::{UnitWrite, change_all};
+use units::{UnitTarget, UnitWrite, change_all};
 pub(crate) use upsert::{Upserted, upsert_one};
 
 /// Limit on the retries of a single-document write whose record was changed by another writer.
@@ -54,6 +58,17 @@ pub struct UpdateSpec {
     pub bypass_validation: bool,
     /// Memory and files for the search of a multi-document update.
     pub budget: Budget,
+    /// The encrypted fields of the collection, if the command has encrypted values. Such an update
+    /// concerns one document.
+    pub encrypted: Option<Arc<EncryptedWrites>>,
+}
+
+impl UpdateSpec {
+    /// What its units write to.
+    fn target<'t>(&'t self, collection: &'t Collection) -> UnitTarget<'t> {
+        let others = self.encrypted.as_ref().map_or(&[][..], |encrypted| encrypted.others());
+        UnitTarget { collection, others }
+    }
 }
 
 /// One delete statement.
@@ -141,7 +156,7 @@ fn update_found(
     };
     for_each_record(session, collection, target, &mut |found| {
         let matched = outcome.matched;
-        change_all(session, collection, found, &change, &mut |change| match change {
+        change_all(session, spec.target(collection), found, &change, &mut |change| match change {
             Change::Gone | Change::NoRoom => {}
             Change::Same(before) => {
                 outcome.matched += 1;
@@ -188,7 +203,7 @@ fn delete_with(
     };
     for_each_record(session, collection, target, &mut |found| {
         let mut acted = false;
-        change_all(session, collection, found, &change, &mut |gone| {
+        change_all(session, UnitTarget::only(collection), found, &change, &mut |gone| {
             if let Deletion::Done(document) = gone {
                 acted = true;
                 seen(document);

@@ -16,7 +16,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 use super::change::{Change, Deletion, change_one, delete_one};
 use super::record::Images;
 use super::shown::ReturnedVersion;
-use super::units::{Room, UNIT_WRITES, UnitWrite, in_one_unit};
+use super::units::{Room, UNIT_WRITES, UnitTarget, UnitWrite, in_one_unit};
 use super::upsert::inserted_document;
 use super::{DeleteSpec, ModifyOutcome, UpdateSpec};
 use crate::exec::{Executor, Flow};
@@ -68,7 +68,8 @@ enum RecordLocator {
 
 /// Runs leading writes of the list in one unit. Returns the outcomes of those that are committed,
 /// at least one; or `None`, with nothing written, if the writes have to be run one by one. No two
-/// of the writes may concern the same `_id`. Must not be called in open transactions.
+/// of the writes may concern the same `_id`. Must not be called in open transactions, nor for
+/// updates with encrypted values.
 ///
 /// # Errors
 /// Errors of the search for records, of the commit and of the operation's deadline.
@@ -97,7 +98,7 @@ pub fn write_together(
     };
     let hinted: Vec<Option<RecordKey>> = places.iter().map(hinted).collect();
     let known = RefCell::new(Vec::new());
-    in_one_unit(session, collection, writes.len(), &|unit, at, room| {
+    in_one_unit(session, UnitTarget::only(collection), writes.len(), &|unit, at, room| {
         if at == 0 {
             unit.expect_ids(places.iter().zip(&hinted).filter_map(|(place, hint)| match place {
                 RecordLocator::ById(id) if hint.is_none() => Some(id),

@@ -8,7 +8,9 @@
 use std::cell::{Cell, RefCell};
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_storage::{Collection, RecordKey, StoreSession, WriteOptions, WriteUnit};
+use mayfly_storage::{
+    Collection, OtherCollection, RecordKey, StoreSession, WriteOptions, WriteUnit,
+};
 
 use super::scan::Found;
 
@@ -58,6 +60,40 @@ impl Room {
     }
 }
 
+/// What a unit writes to.
+#[derive(Clone, Copy)]
+pub(super) struct UnitTarget<'t> {
+    pub(super) collection: &'t Collection,
+    /// The other collections that it writes to in the same transaction.
+    pub(super) others: &'t [OtherCollection],
+}
+
+impl<'t> UnitTarget<'t> {
+    /// One collection.
+    pub(super) fn only(collection: &'t Collection) -> UnitTarget<'t> {
+        UnitTarget { collection, others: &[] }
+    }
+
+    /// Runs a unit.
+    ///
+    /// # Errors
+    /// As [`StoreSession::write`].
+    pub(super) fn write<T>(
+        self,
+        session: StoreSession<'_>,
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        session.store.write_with(self.options(session), body)
+    }
+
+    fn options<'o>(self, session: StoreSession<'o>) -> WriteOptions<'o>
+    where
+        't: 'o,
+    {
+        WriteOptions::new(session.op, session.view, self.collection).with_others(self.others)
+    }
+}
+
 /// Changes a record in a unit with this remaining size.
 pub(super) type ChangeRecord<'c, T> =
     dyn Fn(&mut WriteUnit<'_>, &RecordKey, Room) -> Result<UnitWrite<T>> + 'c;
@@ -73,7 +109,7 @@ pub(super) type RunWrite<'w, T> =
 /// record persist.
 pub(super) fn change_all<T>(
     session: StoreSession<'_>,
-    collection: &Collection,
+    target: UnitTarget<'_>,
     found: Found<'_>,
     change: &ChangeRecord<'_, T>,
     done: &mut dyn FnMut(T),
@@ -81,11 +117,10 @@ pub(super) fn change_all<T>(
     let keys = match found {
         Found::Keys(keys) => keys,
         Found::Id(id) => {
-            let written =
-                session.write(collection, |unit| match unit.locate_with_record(id)? {
-                    Some(key) => change(unit, &key, Room::ALL),
-                    None => Ok(UnitWrite::GiveUp),
-                })?;
+            let written = target.write(session, |unit| match unit.locate_with_record(id)? {
+                Some(key) => change(unit, &key, Room::ALL),
+                None => Ok(UnitWrite::GiveUp),
+            })?;
             if let UnitWrite::Done { outcome, .. } = written {
                 done(outcome);
             }
@@ -93,7 +128,7 @@ pub(super) fn change_all<T>(
         }
     };
     let alone = |key: &RecordKey| -> Result<Option<T>> {
-        match session.write(collection, |unit| change(unit, key, Room::ALL))? {
+        match target.write(session, |unit| change(unit, key, Room::ALL))? {
             UnitWrite::Done { outcome, .. } => Ok(Some(outcome)),
             UnitWrite::NoRoom | UnitWrite::GiveUp => Ok(None),
         }
@@ -111,7 +146,7 @@ pub(super) fn change_all<T>(
             unit.expect_reads(front, at)?;
             change(unit, &front[at], room)
         };
-        let count = match in_one_unit(session, collection, front.len(), &write)? {
+        let count = match in_one_unit(session, target, front.len(), &write)? {
             Some(outcomes) => {
                 let count = outcomes.len();
                 outcomes.into_iter().for_each(&mut *done);
@@ -138,7 +173,7 @@ pub(super) fn change_all<T>(
 /// `write`: the unit's writes stay in the transaction, which then cannot be committed.
 pub(super) fn in_one_unit<T>(
     session: StoreSession<'_>,
-    collection: &Collection,
+    target: UnitTarget<'_>,
     count: usize,
     write: &RunWrite<'_, T>,
 ) -> Result<Option<Vec<T>>> {
@@ -146,7 +181,7 @@ pub(super) fn in_one_unit<T>(
     // committed.
     let has_failed = Cell::new(false);
     let outcomes = RefCell::new(Vec::with_capacity(count));
-    let options = WriteOptions::new(session.op, session.view, collection);
+    let options = target.options(session);
     let written = session.store.write_with(options.with_retries(UNIT_RETRIES), |unit| {
         let (mut outcomes, mut room) = (outcomes.borrow_mut(), Room::ALL);
         outcomes.clear();
@@ -228,7 +263,14 @@ mod tests {
             let (fixture, collection, keys) = filled(documents, &text);
             let (before, mut deleted) = (logged(&fixture), 0);
             let done = &mut |gone| deleted += i32::from(gone);
-            change_all(fixture.session(), &collection, Found::Keys(&keys), &delete, done).unwrap();
+            change_all(
+                fixture.session(),
+                UnitTarget::only(&collection),
+                Found::Keys(&keys),
+                &delete,
+                done,
+            )
+            .unwrap();
             assert_eq!((deleted, logged(&fixture) - before), (documents, units));
         }
     }
@@ -242,7 +284,13 @@ mod tests {
         };
         let mut deleted = 0;
         let done = &mut |gone| deleted += i32::from(gone);
-        let ended = change_all(fixture.session(), &collection, Found::Keys(&keys), &change, done);
+        let ended = change_all(
+            fixture.session(),
+            UnitTarget::only(&collection),
+            Found::Keys(&keys),
+            &change,
+            done,
+        );
         assert!(ended.is_err());
         let left = fixture.store().count_documents(fixture.op(), &collection).unwrap();
         assert_eq!((deleted, left), (7, 13));
@@ -255,8 +303,13 @@ mod tests {
             fixture.op().kill(ErrorCode::Interrupted);
             delete(unit, key, room)
         };
-        let ended =
-            change_all(fixture.session(), &collection, Found::Keys(&keys), &change, &mut drop);
+        let ended = change_all(
+            fixture.session(),
+            UnitTarget::only(&collection),
+            Found::Keys(&keys),
+            &change,
+            &mut drop,
+        );
         assert_eq!(ended.unwrap_err().code(), ErrorCode::Interrupted);
         assert_eq!(fixture.store().count_documents(fixture.op(), &collection).unwrap(), 20);
     }
@@ -272,7 +325,8 @@ mod tests {
             delete(unit, key, room)
         };
         let before = logged(&fixture);
-        change_all(session, &collection, Found::Keys(&keys), &change, &mut drop).unwrap();
+        change_all(session, UnitTarget::only(&collection), Found::Keys(&keys), &change, &mut drop)
+            .unwrap();
         assert_eq!(logged(&fixture) - before, 5, "units of four deletions");
     }
 }

@@ -37,11 +37,14 @@ pub(crate) fn upsert_one(
     shown.check(images)?;
     let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
     let outcome = ModifyOutcome { upserted: Some(id.clone()), ..ModifyOutcome::default() };
-    let inserted = session.write(collection, |unit| {
+    let inserted = spec.target(collection).write(session, |unit| {
         if spec.bypass_validation {
             unit.bypass_validation();
         }
-        unit.insert(document.as_doc())?;
+        match &spec.encrypted {
+            Some(encrypted) => encrypted.insert(unit, document.as_doc())?,
+            None => unit.insert(document.as_doc())?,
+        }
         match &spec.repeatable {
             Some(repeatable) => repeatable.record(unit, &outcome, images),
             None => Ok(()),

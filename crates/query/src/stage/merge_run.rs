@@ -217,6 +217,7 @@ impl RunningMerge {
             repeatable: None,
             bypass_validation: context.settings.bypass_validation,
             budget: Budget::default(),
+            encrypted: None,
         };
         Ok((Write::Update(Box::new(spec)), key))
     }

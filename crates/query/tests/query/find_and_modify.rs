@@ -48,6 +48,7 @@ fn take() -> FindAndModifySpec {
         bypass_validation: false,
         repeatable: None,
         budget: Budget::default(),
+        encrypted: None,
     })
 }
 

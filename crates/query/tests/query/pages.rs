@@ -84,6 +84,7 @@ impl Pages {
             bypass_validation: false,
             repeatable: None,
             budget: Budget::default(),
+            encrypted: None,
         };
         mayfly_query::update(
             StoreSession::new(&self.store, &self.op, &ReadView::now()),

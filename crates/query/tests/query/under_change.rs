@@ -72,6 +72,7 @@ fn update_spec(filter: &Document, update: &Document) -> UpdateSpec {
         bypass_validation: false,
         repeatable: None,
         budget: Budget::default(),
+        encrypted: None,
     }
 }
 

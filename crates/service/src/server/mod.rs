@@ -10,6 +10,7 @@ use mayfly_query::Room;
 use mayfly_storage::{OPLOG, Store};
 use mayfly_value::DocBuf;
 use mayfly_work::{OpRegistry, memory};
+use parking_lot::Mutex;
 
 use crate::clients::{Access, Connections, TransportSecurity};
 use crate::counters::{Metrics, PolicyFigures, Top};
@@ -101,6 +102,8 @@ pub struct Service {
     pub feature_compatibility: FeatureCompatibility,
     /// Compaction in the background.
     pub auto_compact: AutoCompact,
+    /// Held by a compaction or a cleanup of the state of encrypted fields. One runs at a time.
+    pub encrypted_upkeep: Mutex<()>,
     /// Parameters of the cluster.
     pub cluster_parameters: ClusterParameters,
     /// Query settings by query shape.
@@ -180,6 +183,7 @@ impl Service {
             defaults,
             feature_compatibility,
             auto_compact: AutoCompact::default(),
+            encrypted_upkeep: Mutex::default(),
             cluster_parameters,
             query_settings,
             access: Access::default(),

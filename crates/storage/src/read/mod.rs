@@ -225,7 +225,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn locate_stored(
+    pub fn locate_stored(
         &self,
         collection: &Collection,
         id_key: &IdKey,

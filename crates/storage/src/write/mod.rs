@@ -30,7 +30,7 @@ pub use commit::COMMIT_STATEMENT;
 pub use definition_hook::DefinitionChange;
 pub(crate) use durability::SyncGate;
 pub use fsync_lock::{FsyncLock, WritingCommand};
-pub(crate) use others::OtherCollection;
+pub use others::OtherCollection;
 pub use replayed::ReplayedChange;
 pub(crate) use retry::recorded_at;
 pub use retry::{ExecutedStatements, Statement};

@@ -15,7 +15,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// A collection that a unit may write to besides its own. The error, if it cannot be found or
 /// created, matters only to a unit that writes to it.
-pub(crate) type OtherCollection = (Namespace, Result<Arc<Collection>>);
+pub type OtherCollection = (Namespace, Result<Arc<Collection>>);
 
 /// Another collection, with its state locked.
 pub(crate) struct OpenCollection<'s> {

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mayfly_base::Result;
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Guard, Txn};
 use mayfly_value::{ChangedPath, DocBuf, RawDoc, RawValue};
 
@@ -19,7 +19,7 @@ use super::capped::CappedUnit;
 use super::others::{OpenCollection, OpenCollections};
 use crate::catalog::{Collection, CollectionState, Core, Policy};
 use crate::index::keygen::{KeySet, index_keys};
-use crate::index::validation::{Validation, WriteTime};
+use crate::index::validation::{SafeContent, Validation, WriteTime};
 use crate::isolation::{Effects, Pending, ReadView};
 use crate::oplog::{ExpiredBy, LoggedObject, LoggedUpdate, RecordInLog, UpdateStyle, delta};
 use crate::record::layout::{InLog, ObjectKey, RECORD_HEADER, encode_record};
@@ -70,6 +70,7 @@ pub struct WriteUnit<'s> {
     /// The effects of this unit alone.
     pub(crate) effects: Effects,
     unvalidated: bool,
+    tags: SafeContent,
     unlogged: bool,
     pub(crate) capped: Option<CappedUnit>,
     /// The other collections that the unit may write to.
@@ -108,6 +109,7 @@ impl<'s> WriteUnit<'s> {
             pending,
             effects: Effects::default(),
             unvalidated: false,
+            tags: SafeContent::Kept,
             unlogged: false,
             capped: None,
             others: None,
@@ -143,6 +145,7 @@ impl<'s> WriteUnit<'s> {
             pending: &mut *self.pending,
             effects: Effects::default(),
             unvalidated: true,
+            tags: SafeContent::Kept,
             unlogged: self.unlogged,
             capped: None,
             others: self.others,
@@ -188,6 +191,21 @@ impl<'s> WriteUnit<'s> {
         if self.unvalidated { None } else { self.state.validation.as_deref() }
     }
 
+    /// Allows the rest of the unit to change the tags of encrypted values, which the server has
+    /// planned.
+    ///
+    /// # Errors
+    /// 6346807 for a collection without encrypted fields.
+    pub fn write_planned_tags(&mut self) -> Result<()> {
+        let validation = self.state.validation.as_deref();
+        if !validation.is_some_and(Validation::is_encrypted) {
+            let text = "Target namespace is not an encrypted collection";
+            return Err(Error::new(ErrorCode(6346807), text));
+        }
+        self.tags = SafeContent::Planned;
+        Ok(())
+    }
+
     /// Leaves the rest of the unit out of the oplog, because it concerns this server only.
     pub fn leave_unlogged(&mut self) {
         self.unlogged = true;
@@ -221,7 +239,7 @@ impl<'s> WriteUnit<'s> {
         let id = checked_id(document)?;
         check_storable(document)?;
         if let Some(validation) = self.validation() {
-            validation.check_insert(self.ns, document, &self.write_time())?;
+            validation.check_insert(self.ns, document, self.tags, &self.write_time())?;
         }
         if self.collection.is_numbered() {
             let number = self.collection.numbers.take(1, self.context.core.engine())?;
@@ -327,7 +345,7 @@ impl<'s> WriteUnit<'s> {
         check_bytes(delta.as_ref().map_or(new, DocBuf::as_doc))?;
         check_storable(new)?;
         if let Some(validation) = self.validation() {
-            validation.check_update(self.ns, old, new, &self.write_time())?;
+            validation.check_update(self.ns, (old, new), self.tags, &self.write_time())?;
         }
         if self.state.id_index.is_some() && stored_id(old) != stored_id(new) {
             // The rules for names in `_id` may be newer than the stored document.

@@ -64,9 +64,9 @@ impl<'w> WriteOptions<'w> {
         WriteOptions { most_retries, ..self }
     }
 
-    /// Adds other collections that the unit may write to.
+    /// Adds other collections that the unit may write to ([`WriteUnit::within`]).
     #[must_use]
-    pub(crate) fn with_others(self, others: &'w [OtherCollection]) -> WriteOptions<'w> {
+    pub fn with_others(self, others: &'w [OtherCollection]) -> WriteOptions<'w> {
         WriteOptions { others, ..self }
     }
 

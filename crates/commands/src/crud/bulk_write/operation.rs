@@ -34,6 +34,14 @@ pub(super) enum Change<'a> {
 }
 
 impl<'a> Change<'a> {
+    /// The name of its kind.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Change::Update(_) => "update",
+            Change::Delete(_) => "delete",
+        }
+    }
+
     fn statement(&self) -> &(dyn WriteStatement + 'a) {
         match self {
             Change::Update(statement) => &**statement,

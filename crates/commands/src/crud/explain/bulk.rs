@@ -4,6 +4,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::request::Fields;
+use crate::request::arguments::INFORMATION;
 
 /// Fields of an operation that have another name in `update` and `delete`.
 const NAMES: [(&str, &str); 3] = [("filter", "q"), ("updateMods", "u"), ("constants", "c")];
@@ -59,6 +60,9 @@ pub(super) fn as_write(body: RawDoc<'_>) -> Result<(String, DocBuf)> {
     out.end().end();
     if let Some(variables) = fields.document("let")? {
         out.append("let", variables);
+    }
+    if let Some(information) = info.document(INFORMATION.name)? {
+        out.append(INFORMATION.name, information);
     }
     Ok((ns.db().to_owned(), out.finish()))
 }

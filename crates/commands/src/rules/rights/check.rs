@@ -128,7 +128,7 @@ pub(crate) fn unauthorized(authority: &Authority, request: &Request<'_>) -> Erro
             format!("Command {} requires authentication", request.row.name)
         }
         Authority::User(_) | Authority::Unrestricted => {
-            let shown = redaction::shown(request.row, request.body);
+            let shown = redaction::shown_request(request);
             let shown = RawDoc::new(&shown).unwrap_or(RawDoc::EMPTY);
             format!("not authorized on {} to execute command {}", request.db, Shell(shown))
         }
