@@ -32,12 +32,15 @@ def is_alive(pid):
         return False
 
 
-def test_files_with_an_engine_of_their_own_are_left_out_on_postgresql(runner):
-    suite = runner.Python("python")
-    suite.venv, suite.match = Path("venv"), None
-    for suite.on_postgres, count in ((False, 0), (True, len(runner.OWN_ENGINE))):
-        assert suite.command()[0].count("--ignore") == count
-    assert all((suite.folder / name).is_file() for name in runner.OWN_ENGINE)
+def test_files_with_servers_of_their_own_are_a_suite(runner):
+    suites = [runner.KINDS[name](name) for name in ("python", "servers")]
+    for suite in suites:
+        suite.venv, suite.match = Path("venv"), None
+        assert all((suite.folder / name).is_file() for name in runner.OWN_ENGINE)
+    without, alone = (suite.command()[0] for suite in suites)
+    assert without.count("--ignore") == len(runner.OWN_ENGINE)
+    assert [name for name in without if name in runner.OWN_ENGINE] == runner.OWN_ENGINE
+    assert alone.count("--ignore") == 0 and alone[-len(runner.OWN_ENGINE):] == runner.OWN_ENGINE
 
 
 @contextmanager

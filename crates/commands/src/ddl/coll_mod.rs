@@ -113,12 +113,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         view::change(ctx, (request, &ns), view.as_doc(), &fields)?;
         return Ok(());
     }
-    if encrypted_fields::is_encrypted(ctx, &ns) {
-        encrypted_fields::check_validation(&fields)?;
-        if index.as_ref().is_some_and(|index| index.change.expire_after.is_some()) {
-            return Err(encrypted_fields::expiring_index());
-        }
-    }
+    let expires = index.as_ref().is_some_and(|index| index.change.expire_after.is_some());
+    encrypted_fields::check_change(ctx, &ns, &fields, expires)?;
     if series.is_some() {
         let validation = ["validator", "validationLevel", "validationAction"];
         if let Some(name) = validation.iter().find(|name| fields.get(name).is_some()) {

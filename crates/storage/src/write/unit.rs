@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::Result;
 use mayfly_kv::{Guard, Txn};
 use mayfly_value::{ChangedPath, DocBuf, RawDoc, RawValue};
 
@@ -41,6 +41,7 @@ mod in_log;
 mod keys;
 mod reading;
 mod room;
+mod tags;
 
 pub(crate) use duplicate::duplicate_key;
 pub(crate) use identity::Inserts;
@@ -189,21 +190,6 @@ impl<'s> WriteUnit<'s> {
     /// The collection's validation rules, unless they are bypassed.
     fn validation(&self) -> Option<&'s Validation> {
         if self.unvalidated { None } else { self.state.validation.as_deref() }
-    }
-
-    /// Allows the rest of the unit to change the tags of encrypted values, which the server has
-    /// planned.
-    ///
-    /// # Errors
-    /// 6346807 for a collection without encrypted fields.
-    pub fn write_planned_tags(&mut self) -> Result<()> {
-        let validation = self.state.validation.as_deref();
-        if !validation.is_some_and(Validation::is_encrypted) {
-            let text = "Target namespace is not an encrypted collection";
-            return Err(Error::new(ErrorCode(6346807), text));
-        }
-        self.tags = SafeContent::Planned;
-        Ok(())
     }
 
     /// Leaves the rest of the unit out of the oplog, because it concerns this server only.
