@@ -114,7 +114,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         return Ok(());
     }
     let expires = index.as_ref().is_some_and(|index| index.change.expire_after.is_some());
-    encrypted_fields::check_change(ctx, &ns, &fields, expires)?;
+    if encrypted_fields::is_encrypted(ctx, &ns) {
+        let new = expires.then(encrypted_fields::expiring_index);
+        encrypted_fields::check_validation(&fields).and(new.map_or(Ok(()), Err))?;
+    }
     if series.is_some() {
         let validation = ["validator", "validationLevel", "validationAction"];
         if let Some(name) = validation.iter().find(|name| fields.get(name).is_some()) {

@@ -185,23 +185,6 @@ pub(super) fn expiring_index() -> Error {
     fault(6346501, "TTL indexes are not allowed on encrypted collections")
 }
 
-/// Checks the options of a `collMod`, which may make documents of an index expire.
-///
-/// # Errors
-/// 2 BadValue, 6346501.
-pub(super) fn check_change(
-    ctx: &CommandContext<'_>,
-    ns: &Namespace,
-    fields: &Fields<'_>,
-    expires: bool,
-) -> Result<()> {
-    if !is_encrypted(ctx, ns) {
-        return Ok(());
-    }
-    check_validation(fields)?;
-    if expires { Err(expiring_index()) } else { Ok(()) }
-}
-
 /// Whether two paths are equal, or one of them is inside of the other.
 fn contains_other(one: &str, other: &str) -> bool {
     let contains = |outer: &str, inner: &str| {
