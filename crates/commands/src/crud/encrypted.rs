@@ -129,24 +129,31 @@ fn in_statements<'d>(
     Ok(is_changed.then(|| out.finish()))
 }
 
-/// The namespace of the documents, and the definition for it.
+/// The namespace of the documents, and the definition for it. `None` without a definition, and for
+/// arguments that the handler refuses.
 ///
 /// # Errors
-/// 73 InvalidNamespace.
+/// Those of the command's arguments, which are checked before the definition is.
 fn definition<'a>(request: &Request<'a>) -> Result<Option<(Namespace, RawDoc<'a>)>> {
-    if let Encrypted::Statements { in_namespaces: true, .. } = request.row.encrypted {
-        let mut infos = request.documents("nsInfo")?.into_iter().flatten();
-        let found = infos.find_map(|info| Some((info, info.get(INFORMATION.name)?.as_document()?)));
-        let Some((info, information)) = found else { return Ok(None) };
-        let full = info.get("ns").and_then(RawValue::as_str).unwrap_or_default();
-        return Ok(Some((Namespace::parse(full)?, information)));
+    let found = match request.row.encrypted {
+        Encrypted::Statements { in_namespaces: true, .. } => {
+            let infos = request.documents("nsInfo").ok().flatten();
+            let given = |info: RawDoc<'a>| Some((info, info.get(INFORMATION.name)?.as_document()?));
+            infos.and_then(|mut infos| infos.find_map(given)).and_then(|(info, information)| {
+                let full = info.get("ns").and_then(RawValue::as_str)?;
+                Some((Namespace::parse(full).ok()?, information))
+            })
+        }
+        _ => {
+            let information = request.body.get(INFORMATION.name).and_then(RawValue::as_document);
+            let named = matches!(request.target(), RawValue::String(_));
+            information.filter(|_| named).and_then(|it| Some((request.namespace().ok()?, it)))
+        }
+    };
+    if found.is_some() {
+        request.arguments()?;
     }
-    // The handler refuses other types.
-    let information = request.body.get(INFORMATION.name).and_then(RawValue::as_document);
-    match (information, request.target()) {
-        (Some(information), RawValue::String(_)) => Ok(Some((request.namespace()?, information))),
-        _ => Ok(None),
-    }
+    Ok(found)
 }
 
 /// Appends the expression that recognizes the values of a payload with too many tags.
