@@ -143,7 +143,10 @@ def test_a_secondary_answers_reads_and_refuses_writes(two):
 def test_a_secondary_never_misses_documents_while_definitions_change(two):
     client = connect(two)
     items = client.t.get_collection("items", write_concern=WriteConcern("majority"))
-    items.insert_many({"_id": number, "a": number % 5} for number in range(500))
+    with client.start_session() as session:
+        items.insert_many(({"_id": number, "a": number % 5} for number in range(500)), session=session)
+        # Without the session, a secondary may find a new collection a moment later.
+        assert on_secondary(items).count_documents({}, session=session) == 500
     ended, wrong, reads = threading.Event(), [], [0]
 
     def read():
@@ -162,8 +165,6 @@ def test_a_secondary_never_misses_documents_while_definitions_change(two):
                     wrong.append(error)
 
     renaming = threading.Event()
-    with client.start_session() as session:
-        on_secondary(items).find_one({}, session=session)
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
         reader.start()

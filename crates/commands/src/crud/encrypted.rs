@@ -11,9 +11,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_encryption::{
-    DEFAULT_MAX_TAGS, ENCRYPTED, EncryptedFields, FilterRewriter, ValuePredicate,
-};
+use mayfly_encryption::{DEFAULT_MAX_TAGS, EncryptedFields, FilterRewriter, ValuePredicate};
 use mayfly_query::{EncryptedWrites, SnapshotCounts, StateCollections};
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -161,7 +159,7 @@ fn recognize(path: &str, predicate: &ValuePredicate, out: &mut DocBuilder) -> Re
     out.start_document("$_internalFleBetween").append("field", format!("${path}").as_str());
     out.start_array("server");
     for token in predicate.tokens() {
-        out.push(RawValue::Binary { subtype: ENCRYPTED, bytes: token.as_bytes() });
+        out.push(RawValue::Binary { subtype: 0, bytes: token.as_bytes() });
     }
     out.end().end();
     Ok(())

@@ -2,16 +2,19 @@
 //! query looks for, or in its range.
 //!
 //! ```text
-//!  {$_internalFleEq: {field: "$name", server: BinData(6, token)}}
-//!  {$_internalFleBetween: {field: "$age", server: [BinData(6, token), ..]}}
+//!  {$_internalFleEq: {field: "$name", server: BinData(0, token)}}
+//!  {$_internalFleBetween: {field: "$age", server: [BinData(0, token), ..]}}
 //! ```
+//!
+//! Tokens are not of the subtype of encrypted values: `explain` shows them, and drivers decrypt every
+//! value of that subtype in a reply.
 //!
 //! A filter with encrypted values becomes such an expression if it has too many tags. Other values
 //! than encrypted ones do not match. As in the reference the operators are internal: no client
 //! sends them.
 
 use mayfly_base::{Error, Result};
-use mayfly_encryption::{ENCRYPTED, TOKEN_BYTES, ValuePredicate, ZerosToken};
+use mayfly_encryption::{TOKEN_BYTES, ValuePredicate, ZerosToken};
 use mayfly_value::RawValue;
 use mayfly_value::arguments::error::{missing, unknown, wrong_type};
 
@@ -53,7 +56,7 @@ fn parse(
 
 /// The token of a value.
 fn token(name: &str, value: RawValue<'_>) -> Result<ZerosToken> {
-    let RawValue::Binary { subtype: ENCRYPTED, bytes } = value else {
+    let RawValue::Binary { bytes, .. } = value else {
         return Err(wrong_type(format!("{name}.server"), value, "binData"));
     };
     let bytes = <[u8; TOKEN_BYTES]>::try_from(bytes);
