@@ -34,7 +34,7 @@ NODE_AT_LEAST, NODE_FROM_NPM = (20, 19), "24.21.0"
 GO_FETCHES_ITSELF_FROM, GO_FROM_PROXY = (1, 21), "1.25.0"
 START_SECS, STOP_SECS, PREPARE_SECS = 30, 20, 1800
 # A suite that is not done after SUITE_SECS gets SIGTERM, and SIGKILL after KILL_SECS more. It counts as failed.
-SUITE_SECS, KILL_SECS = 600, 10
+SUITE_SECS, KILL_SECS = 900, 10
 
 
 @dataclass(frozen=True)
