@@ -8,7 +8,7 @@
 //!   the snapshot's definitions are loaded before anything is read from it
 //!   ([`FollowingEngine`], [`refresh`]). A dropped index or a cut log is therefore noticed before
 //!   its range is found empty: the owner clears a range later than it writes the version.
-//! * **The log** is read up to the row `settled` ([`settled`]), which the owner writes every 50 ms
+//! * **The log** is read up to the row `settled` ([`settled`]), which the owner writes every 20 ms
 //!   while it changes. Until then a secondary shows the newest documents, but its cluster time is
 //!   older. A read that waits for a later cluster time waits for the row.
 //! * **Documents** are those of the snapshot.
