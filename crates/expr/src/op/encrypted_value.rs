@@ -6,8 +6,8 @@
 //!  {$_internalFleBetween: {field: "$age", server: [BinData(0, token), ..]}}
 //! ```
 //!
-//! Tokens are not of the subtype of encrypted values: `explain` shows them, and drivers decrypt every
-//! value of that subtype in a reply.
+//! Tokens are not of the subtype of encrypted values: `explain` shows them, and drivers decrypt
+//! every value of that subtype in a reply.
 //!
 //! A filter with encrypted values becomes such an expression if it has too many tags. Other values
 //! than encrypted ones do not match. As in the reference the operators are internal: no client
