@@ -11,7 +11,7 @@ export MAYFLY_CACHE CARGO_TARGET_DIR
 CARGO := scripts/rocksdb cargo
 
 .PHONY: help run build packaged dist deb deb-test test check-fmt check-clippy check-tidy test-rust test-fuzz clients histories
-.PHONY: torture bench instructions docs fmt setup setup-build clean
+.PHONY: torture bench instructions docs fmt setup setup-build setup-cluster cluster cluster-test clean
 
 help:
 	@echo 'make run ARGS="--port 27018"   build a release and start it; ARGS are flags of mayflydb'
@@ -19,6 +19,8 @@ help:
 	@echo 'make clients                   the client suites alone (tests/clients)'
 	@echo 'make histories                 histories over the network with kills and cuts, for ten minutes;'
 	@echo '                               ARGS="--seconds 60" or other flags of wire-history instead'
+	@echo 'make cluster                   several servers over PostgreSQL with Patroni and etcd, until Ctrl-C; data in ./data-cluster'
+	@echo 'make cluster-test              the same under load, with faults, for fifteen minutes; ARGS=--short for five'
 	@echo 'make torture                   tests that try to break the server, each for an hour; TORTURE_SECONDS,'
 	@echo '                               TORTURE_STEPS and SEED change that (scripts/torture)'
 	@echo 'make packaged                  the binary as it is packaged: optimised across crates, two minutes more'
@@ -32,6 +34,7 @@ help:
 	@echo 'make docs                      build the source documentation; broken links are errors'
 	@echo 'make fmt                       format the source'
 	@echo 'make setup                     install what build and tests need (Debian, Ubuntu) or say what is missing'
+	@echo 'make setup-cluster             the same for the cluster: Patroni, etcd, PostgreSQL'
 	@echo 'make clean                     remove what this workspace compiled, but not RocksDB and not ./data'
 
 run: build
@@ -80,6 +83,14 @@ histories: setup-build
 	"$(CARGO_TARGET_DIR)/debug/wire-history" --server "$(CARGO_TARGET_DIR)/debug/mayflydb" \
 		$(or $(ARGS),--seconds 600 --clients 16)
 
+# It writes into the checkout, or where ARGS="--data FOLDER" says.
+cluster: build setup-cluster
+	MAYFLYDB_BIN="$(CARGO_TARGET_DIR)/release/mayflydb" exec tests/cluster/run.py keep $(ARGS)
+
+cluster-test: setup-build setup-cluster
+	$(CARGO) build --locked -p mayfly-server
+	MAYFLYDB_BIN="$(CARGO_TARGET_DIR)/debug/mayflydb" exec tests/cluster/run.py test $(ARGS)
+
 torture: setup-build
 	@scripts/torture
 
@@ -103,6 +114,9 @@ setup:
 
 setup-build:
 	@scripts/setup build
+
+setup-cluster:
+	@scripts/setup cluster
 
 clean:
 	cargo clean $(patsubst crates/%,-p mayfly-%,$(wildcard crates/*))

@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -113,14 +114,14 @@ def server_binary() -> Path:
 
 
 class Server:
-    """A server on a free port with an empty data folder, ended by its own process id."""
+    """A server with an empty data folder, on a free port unless one is given; ended by its own process id."""
 
-    def __init__(self, binary: Path, log: Path, *arguments: str):
-        self.binary, self.log, self.arguments = binary, log, arguments
+    def __init__(self, binary: Path, log: Path, *arguments: str, port: int = 0):
+        self.binary, self.log, self.arguments, self.port = binary, log, arguments, port
 
     def __enter__(self) -> str:
         self.data = tempfile.mkdtemp(prefix="mayflydb-clients-")
-        arguments = ["--port", "0", "--dbpath", self.data, *self.arguments]
+        arguments = ["--port", str(self.port), "--dbpath", self.data, *self.arguments]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MAYFLYDB_")}
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
@@ -307,13 +308,16 @@ class Suite:
         return sum_of(self.passed_pattern, text), sum_of(self.failed_pattern, text)
 
 
-# Files in the folder python that are a suite of their own, `servers`, which is left out with --postgres: they start all of
-# their servers themselves, on the engine that they are about, so that a second run would repeat the first one. The status page
+# Files in the folder python that are suites of their own, which are left out with --postgres: they start all of their servers
+# themselves, on the engine that they are about, so that a second run would repeat the first one. The status page
 # has one test on PostgreSQL of its own, because nothing in it depends on the engine but the panel of the disk.
 OWN_ENGINE = [
-    "test_backup.py", "test_backup_disk_full.py", "test_backup_drill.py", "test_backup_postgres.py", "test_backup_s3.py",
-    "test_check.py", "test_fsync_copies.py", "test_postgres.py", "test_restore_to_a_time.py", "test_runner.py", "test_search_model.py",
-    "test_secondaries.py", "test_standby.py", "test_status_page.py", "test_traces.py",
+    "test_backup.py", "test_backup_disk_full.py", "test_backup_drill.py", "test_backup_s3.py", "test_check.py", "test_fsync_copies.py",
+    "test_restore_to_a_time.py", "test_runner.py", "test_search_model.py", "test_status_page.py", "test_traces.py",
+]
+OWN_POSTGRES = [
+    "test_backup_postgres.py", "test_copy.py", "test_copy_content.py", "test_postgres.py", "test_postgres_builds.py",
+    "test_secondaries.py", "test_secondary_search.py", "test_standby.py",
 ]
 
 
@@ -331,7 +335,7 @@ class Python(Suite):
         self.venv = cached(self.folder.name, [requirements], sys.version, install)
 
     def files(self) -> list:
-        return [argument for name in OWN_ENGINE for argument in ("--ignore", name)]
+        return [argument for name in OWN_ENGINE + OWN_POSTGRES for argument in ("--ignore", name)]
 
     def command(self):
         # Data folders of tests that passed are removed: all of them together have gigabytes.
@@ -351,6 +355,13 @@ class Servers(Python):
 
     def files(self):
         return OWN_ENGINE
+
+
+class PostgresServers(Servers):
+    """Those of them that are about stores in PostgreSQL."""
+
+    def files(self):
+        return OWN_POSTGRES
 
 
 class Stores(Python):
@@ -549,17 +560,28 @@ class Ruby(Suite):
 
 
 KINDS = {
-    "python": Python, "servers": Servers, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": Stores,
+    "python": Python, "servers": Servers, "servers-postgres": PostgresServers, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": Stores,
     "langchain-js": LangChainJs, "llamaindex": Stores, "haystack": Haystack, "spring-ai": SpringAi, "mongoose": Node,
     "java-3": Java3, "java-4": Java4, "node-3": OldNode, "php": Php, "ruby": Ruby,
 }
 
 
-def storage(posture: Posture, postgres: Postgres | None) -> list[str]:
-    """The flags of the storage engine. A member of a set has the embedded one."""
-    if postgres is None or "--replSet" in posture.arguments:
+def storage(postgres: Postgres | None) -> list[str]:
+    """The flags of the storage engine."""
+    if postgres is None:
         return ["--storageEngine", "rocksdb"]
     return ["--storageEngine", "postgres", "--storageUrl", postgres.database()]
+
+
+def members(posture: Posture, postgres: Postgres | None) -> list[int]:
+    """The ports of the servers of a posture. In PostgreSQL, a replica set has two members: one that writes, one that reads."""
+    if postgres is None or "--replSet" not in posture.arguments:
+        return [0]
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for free in sockets:
+            free.bind(("127.0.0.1", 0))
+        return [free.getsockname()[1] for free in sockets]
 
 
 @contextmanager
@@ -568,13 +590,18 @@ def addresses(suite: Suite, binary: Path, files: Path, servers: list[Server], po
     variables = {"MONGODB_TLS_FILES": str(files), "MONGODB_TLS_CLIENT_NAME": CLIENT_NAME}
     with ExitStack() as stack:
         for posture in POSTURES:
-            arguments = [argument.format(files=files) for argument in posture.arguments] + storage(posture, postgres)
-            servers.append(Server(binary, LOGS / f"{suite.name}.{posture.name}.log", *arguments))
-            uri = stack.enter_context(servers[-1])
+            arguments = [argument.format(files=files) for argument in posture.arguments] + storage(postgres)
+            uris = []
+            for number, port in enumerate(members(posture, postgres)):
+                member = ["--storageStandby", "--advertise", f"127.0.0.1:{port}"] if port else []
+                log = LOGS / f"{suite.name}.{posture.name}{number or ''}.log"
+                servers.append(Server(binary, log, *arguments, *member, port=port))
+                uris.append(stack.enter_context(servers[-1]))
+            uri = ",".join([uris[0], *(uri.removeprefix("mongodb://") for uri in uris[1:])])
             query = posture.query.format(files=files)
             variables[f"{posture.variable}_URI"] = f"{uri}/?{query}" if query else uri
             if posture.proxied:
-                proxy = stack.enter_context(proxy_to(uri))
+                proxy = stack.enter_context(proxy_to(uris[0]))
                 # A member's own address leads around the proxy.
                 query = "/?directConnection=true" if posture.query else ""
                 variables[f"{posture.variable}_PROXY_URI"] = proxy + query
@@ -632,7 +659,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prepare", action="store_true", help="only install and compile")
     parser.add_argument("--jobs", type=int, default=2, help="suites at once")
-    parser.add_argument("--postgres", action="store_true", help="servers outside of replica sets store in PostgreSQL")
+    parser.add_argument("--postgres", action="store_true", help="the servers store in PostgreSQL; a replica set has two members")
     parser.add_argument("--limit", type=int, default=SUITE_SECS, metavar="SECONDS", help="time limit of each suite")
     parser.add_argument("--match", metavar="NAMES", help="of the suite python only the tests of these names, as pytest -k takes them")
     parser.add_argument("suites", nargs="*", metavar="suite", help=" ".join(KINDS))
@@ -640,7 +667,7 @@ def main() -> int:
     unknown = set(options.suites) - set(KINDS)
     if unknown:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
-    names = options.suites or [name for name in KINDS if not (options.postgres and KINDS[name] is Servers)]
+    names = options.suites or [name for name in KINDS if not (options.postgres and issubclass(KINDS[name], Servers))]
     suites = [KINDS[name](name) for name in names]
     for suite in suites:
         suite.limit, suite.match, suite.on_postgres = options.limit, options.match, options.postgres

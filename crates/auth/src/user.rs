@@ -198,7 +198,7 @@ impl User {
     /// Appends `userId`, `user` and `db`, for documents and `usersInfo`.
     pub fn append_identity(&self, out: &mut DocBuilder) {
         if let Some(id) = &self.id {
-            out.append("userId", RawValue::Binary { subtype: 4, bytes: id });
+            out.append("userId", RawValue::uuid(id));
         }
         out.append("user", self.name.user.as_str()).append("db", self.name.db.as_str());
     }

@@ -27,6 +27,7 @@
 //! connection is lost before the last reply, the outcome is unknown: see [`settle`].
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
@@ -35,6 +36,7 @@ use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 
 use crate::connection::{Call, Connection, Pipeline};
+use crate::engine::Store;
 use crate::failure::Failure;
 use crate::pool::{Admission, Lease};
 use crate::settle;
@@ -57,7 +59,7 @@ struct Batch<'b> {
 }
 
 /// The result of sending a commit.
-enum Sent {
+pub(crate) enum Sent {
     Applied,
     /// Nothing was applied.
     Refused(KvError),
@@ -68,11 +70,11 @@ enum Sent {
 }
 
 /// What precedes the writes. Both end a transaction of the session, if there is one.
-struct Start {
+pub(crate) struct Start {
     /// Before a commit of one statement, which is executed outside of a transaction.
     one: &'static str,
     /// Before a commit of several statements.
-    several: &'static str,
+    pub(crate) several: &'static str,
 }
 
 /// The transaction has read on this connection.
@@ -90,15 +92,25 @@ pub(crate) enum CommitLease {
     Fresh(Lease),
 }
 
-/// Commits a transaction that has written. If the connection is lost and the commit was not
-/// applied, it is sent again on another one: the claims of the transaction have kept others from
-/// writing its keys.
+/// Commits a transaction that has written. The claims of the transaction keep others from writing
+/// its keys, so that it can be sent again.
 pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
-    let (store, deadline) = (&txn.store, txn.store.deadline());
-    settle::settle_earlier(store, deadline)?;
     let (batches, together) = batches(&txn.buffer, &txn.late);
+    commit_with(&txn.store, Some(lease), |lease, start, token, deadline| {
+        send(lease, (&batches, together), start, token, deadline)
+    })
+}
+
+/// Commits what a function sends with a token. If the connection is lost and the commit was not
+/// applied, it is sent again on another one: the caller ensures that nothing else writes its keys.
+pub(crate) fn commit_with(
+    store: &Arc<Store>,
+    mut lease: Option<CommitLease>,
+    send: impl Fn(&Lease, &Start, i64, Instant) -> Sent,
+) -> KvResult<()> {
+    let (deadline, mut tries) = (store.deadline(), 0);
+    settle::settle_earlier(store, deadline)?;
     store.openings.wait_before_commit();
-    let (mut lease, mut tries) = (Some(lease), 0);
     loop {
         tries += 1;
         let (lease, start) = match lease.take() {
@@ -108,7 +120,7 @@ pub(crate) fn commit(txn: &PostgresTxn, lease: CommitLease) -> KvResult<()> {
             None => (store.pool.lease(Admission::AtOnce, deadline)?, FRESH),
         };
         let token = store.tokens.begin(store.pool.owner_number());
-        let failure = match send(&lease, (&batches, together), &start, token.number(), deadline) {
+        let failure = match send(&lease, &start, token.number(), deadline) {
             Sent::Applied => {
                 store.clean_tokens();
                 return Ok(());
@@ -220,7 +232,8 @@ fn send(
         if is_last {
             calls.push(connection.plain_call("commit"));
         }
-        match replies(connection, calls, is_last, deadline) {
+        let last = if is_last { LastCall::Commit } else { LastCall::Write };
+        match replies(connection, calls, last, deadline) {
             Sent::Applied if !is_last => (first, is_begun) = (after, true),
             sent => {
                 if is_last {
@@ -233,18 +246,25 @@ fn send(
     }
 }
 
-/// Awaits the replies. The last call is COMMIT if `has_commit` is set.
-fn replies(
+/// The last call of a pipeline.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LastCall {
+    Write,
+    Commit,
+}
+
+/// Awaits the replies.
+pub(crate) fn replies(
     connection: &Connection,
     calls: Vec<Call<'_>>,
-    has_commit: bool,
+    last: LastCall,
     deadline: Instant,
 ) -> Sent {
-    let lost = |failure: Failure| match has_commit {
-        true => Sent::Unknown(failure.into_kv().to_string()),
-        false => Sent::Unsent(failure),
+    let lost = |failure: Failure| match last {
+        LastCall::Commit => Sent::Unknown(failure.into_kv().to_string()),
+        LastCall::Write => Sent::Unsent(failure),
     };
-    let of_commit = if has_commit { calls.len() - 1 } else { usize::MAX };
+    let of_commit = if last == LastCall::Commit { calls.len() - 1 } else { usize::MAX };
     let replies = match block_on(Pipeline::new(calls), deadline, Patience::UntilDeadline) {
         Ok(replies) => replies,
         Err(abandoned) => {

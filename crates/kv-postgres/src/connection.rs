@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, NoTls, Row, SimpleQueryMessage, Statement};
 
@@ -43,6 +44,24 @@ pub(crate) struct Connector {
     pub(crate) runtime: Handle,
     /// What a new session executes first.
     settings: Arc<str>,
+    tasks: Tasks,
+}
+
+/// The tasks that connect, and those that move the bytes of connections. When such a task is
+/// aborted, the calls that wait for a reply end as when the connection is lost.
+#[derive(Clone, Default)]
+struct Tasks(Arc<Mutex<Vec<AbortHandle>>>);
+
+impl Tasks {
+    fn add(&self, task: &AbortHandle) {
+        let mut tasks = self.0.lock();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task.clone());
+    }
+
+    fn abort(&self) {
+        self.0.lock().drain(..).for_each(|task| task.abort());
+    }
 }
 
 impl Connector {
@@ -65,29 +84,41 @@ impl Connector {
             config.connect_timeout(timeout);
         }
         config.keepalives_idle(std::time::Duration::from_secs(10));
-        Connector { target, schema: schema.into(), runtime, settings: settings.into() }
+        Connector {
+            target,
+            schema: schema.into(),
+            runtime,
+            settings: settings.into(),
+            tasks: Tasks::default(),
+        }
+    }
+
+    /// Ends all connections at once, without a word to the server, which may not be reachable.
+    pub(crate) fn drop_all(&self) {
+        self.tasks.abort();
     }
 
     /// Connects and logs in.
     pub(crate) fn connect(&self, deadline: Instant) -> Result<Connection, OpenError> {
         let (config, tls, runtime) =
             (self.target.config.clone(), self.target.tls.clone(), self.runtime.clone());
+        let tasks = self.tasks.clone();
         let connecting = self.runtime.spawn(async move {
-            let driver = runtime.clone();
             // The task of the connection ends with it.
-            match tls {
+            let (client, driver) = match tls {
                 Some(tls) => config.connect(tls).await.map(|(client, connection)| {
-                    driver.spawn(async move { connection.await.is_ok() });
-                    client
-                }),
+                    (client, runtime.spawn(async move { connection.await.is_ok() }))
+                })?,
                 None => config.connect(NoTls).await.map(|(client, connection)| {
-                    driver.spawn(async move { connection.await.is_ok() });
-                    client
-                }),
-            }
+                    (client, runtime.spawn(async move { connection.await.is_ok() }))
+                })?,
+            };
+            tasks.add(&driver.abort_handle());
+            Ok(client)
         });
+        self.tasks.add(&connecting.abort_handle());
         let client = match block_on(connecting, deadline, Patience::UntilDeadline) {
-            Ok(Ok(connected)) => connected.map_err(|error| OpenError::of(&error))?,
+            Ok(Ok(connected)) => connected.map_err(|error: Error| OpenError::of(&error))?,
             Ok(Err(error)) => return Err(OpenError::Unavailable(error.to_string())),
             Err(_) => return Err(OpenError::Unavailable("the server does not answer".into())),
         };

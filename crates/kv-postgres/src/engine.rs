@@ -1,13 +1,13 @@
 //! The calls of the [`Engine`] contract: opening, transactions, sweeps, sizes, closing.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
-    Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult,
-    LogClock, Members, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    Caps, CheckpointFile, Engine, EngineStats, Expected, HeldSnapshot, Ingest, KeyRange, Keyspace,
+    KvError, KvResult, LogClock, Members, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -18,6 +18,7 @@ use crate::cursor::{column, flag, number, optional_column};
 use crate::failure::Failure;
 use crate::figures;
 use crate::held::{HeldSession, HeldSessions, MAX_AGE, PostgresHeld};
+use crate::ingest::PostgresIngest;
 use crate::members;
 use crate::open_error::OpenError;
 use crate::opening::{Openings, Waits};
@@ -25,7 +26,7 @@ use crate::options::{PostgresOptions, Target};
 use crate::owner::Ownership;
 use crate::pool::{Admission, Lease, Pool};
 use crate::schema;
-use crate::settle::{Tokens, Unsettled};
+use crate::settle::{self, Tokens, Unsettled};
 use crate::sql::Sql;
 use crate::standby;
 use crate::txn::{CAPS, MAX_TRIES, PostgresTxn, part_of, show};
@@ -39,6 +40,8 @@ const SWEEP_MAX: usize = 10_000;
 const SIZED_ENTRIES: i64 = 10_000;
 /// How long a VACUUM may take.
 const LONGEST_VACUUM: Duration = Duration::from_secs(86_400);
+/// How long the calls of a closing store may take together.
+const LONGEST_CLOSE: Duration = Duration::from_secs(8);
 /// How much longer the server keeps an idle transaction than the engine uses it.
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -61,6 +64,8 @@ pub(crate) struct Store {
     pub(crate) pool: Arc<Pool>,
     pub(crate) schema: Arc<str>,
     options: PostgresOptions,
+    /// When the last call must have ended, because the store is being closed.
+    closes_at: OnceLock<Instant>,
     conflicts: Arc<ConflictTracker>,
     pub(crate) log: Arc<LogClock>,
     held: HeldSessions,
@@ -106,6 +111,7 @@ impl PostgresEngine {
             pool,
             schema: options.schema.as_str().into(),
             options,
+            closes_at: OnceLock::new(),
             conflicts: ConflictTracker::new(),
             log: LogClock::new(),
             held: HeldSessions::default(),
@@ -188,7 +194,8 @@ impl PostgresEngine {
 impl Store {
     /// When a call that begins now must have ended.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.options.deadline
+        let deadline = Instant::now() + self.options.deadline;
+        self.closes_at.get().map_or(deadline, |at| deadline.min(*at))
     }
 
     /// Executes a single statement, outside of transactions.
@@ -249,6 +256,10 @@ impl Engine for PostgresEngine {
         self.store.pool.is_taken_over()
     }
 
+    fn is_cut_off(&self) -> bool {
+        self.store.pool.is_cut_off()
+    }
+
     fn await_take_over(&self) -> bool {
         self.store.pool.await_take_over()
     }
@@ -264,7 +275,7 @@ impl Engine for PostgresEngine {
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         self.store.pool.check_open()?;
         if self.store.pool.is_secondary() && !options.read_only {
-            return Err(KvError::Fenced("this server only reads".into()));
+            return Err(only_reads());
         }
         let store = self.store.clone();
         Ok(Box::new(match options.read_only {
@@ -324,16 +335,63 @@ impl Engine for PostgresEngine {
         Ok(true)
     }
 
+    fn get_if(
+        &self,
+        expected: &Expected<'_>,
+        (keyspace, key): (Keyspace, &[u8]),
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<Option<bool>> {
+        let sql = Sql::GetBeside(keyspace, expected.keyspace);
+        let rows = self.store.query_once(sql, &[&key, &expected.key])?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        if optional_column(row, 0)? != Some(expected.value) {
+            return Ok(None);
+        }
+        let Some(value) = optional_column(row, 1)? else { return Ok(Some(false)) };
+        see(value);
+        Ok(Some(true))
+    }
+
+    fn get_through_if(
+        &self,
+        expected: &Expected<'_>,
+        (keyspace, key): (Keyspace, &[u8]),
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<Option<bool>> {
+        let (offset, length) = part_of(named)?;
+        let sql = Sql::GetThroughBeside(keyspace, named.keyspace, expected.keyspace);
+        let params: Params<'_> = &[&key, &named.prefix, &offset, &length, &expected.key];
+        let rows = self.store.query_once(sql, params)?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        if optional_column(row, 0)? != Some(expected.value) {
+            return Ok(None);
+        }
+        let Some(first) = optional_column(row, 1)? else { return Ok(Some(false)) };
+        see(first, optional_column(row, 2)?);
+        Ok(Some(true))
+    }
+
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
         self.store.pool.check_open()?;
         if range.is_empty() {
             return Ok(SweepEnd::Done);
         }
+        // A commit that was reported as failed must not write into the range after the sweep.
+        settle::settle_earlier(&self.store, self.store.deadline())?;
         let most = max.clamp(1, SWEEP_MAX) as i64;
         let params: Params<'_> = &[&range.start, &range.end, &most];
         let rows = self.store.query_once(Sql::Sweep(keyspace), params)?;
         let more = rows.first().map_or(Ok(false), |row| flag(row, 0))?;
         Ok(if more { SweepEnd::More } else { SweepEnd::Done })
+    }
+
+    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
+        self.store.pool.check_open()?;
+        if self.store.pool.is_secondary() {
+            return Err(only_reads());
+        }
+        Ok(Some(Box::new(PostgresIngest::new(self.store.clone(), keyspace))))
     }
 
     /// Each commit is durable when it returns, as the settings of the server say.
@@ -368,6 +426,10 @@ impl Engine for PostgresEngine {
         Ok(bytes / SIZED_ENTRIES as u64 * estimated.max(SIZED_ENTRIES as u64))
     }
 
+    fn entry_bytes(&self, keyspace: Keyspace) -> KvResult<u64> {
+        self.approximate_bytes(keyspace, &KeyRange::all())
+    }
+
     /// Each table has a VACUUM on a connection of its own, which cannot be in a transaction.
     fn vacuum(&self, keyspaces: &[Keyspace]) -> KvResult<()> {
         let connection = self.store.pool.connect(self.store.deadline())?;
@@ -400,10 +462,18 @@ impl Engine for PostgresEngine {
         figures::stats(&row.unwrap_or_default())
     }
 
+    fn begin_to_close(&self) {
+        self.store.closes_at.get_or_init(|| Instant::now() + LONGEST_CLOSE);
+    }
+
     fn close(&self) -> KvResult<()> {
         self.store.pool.close();
         Ok(())
     }
+}
+
+fn only_reads() -> KvError {
+    KvError::Fenced("this server only reads".into())
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -9,7 +9,8 @@
 //! * [`PostgresEngine`]: `engine`; its transactions: `txn`; scans in pages: `cursor`, `ranges`;
 //!   reads of many keys: `many`; values that are too large for a page: `large`.
 //! * Read-only transactions that are beginning: `opening`.
-//! * What a commit sends: `commit`; a commit whose reply was lost: `settle`.
+//! * What a commit sends: `commit`; a commit whose reply was lost: `settle`. Bulk loading:
+//!   `ingest`.
 //! * Snapshots that outlive a transaction: `held`.
 //! * Connections: `pool`; one of them: `connection`; waiting for it: `wait`; TLS: `tls`.
 //! * The servers over a store: `members`. One of them writes: `owner`; servers that wait to replace
@@ -24,6 +25,7 @@ mod engine;
 mod failure;
 mod figures;
 mod held;
+mod ingest;
 mod inspect;
 mod large;
 mod many;
@@ -48,4 +50,4 @@ pub use inspect::{StoreFacts, TableFacts};
 pub use open_error::OpenError;
 pub use options::PostgresOptions;
 pub use schema::FORMAT;
-pub use standby::Waiting;
+pub use standby::{Waiting, WhenFree};

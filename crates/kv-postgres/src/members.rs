@@ -9,6 +9,10 @@
 //! of the owner shows clients where to write; which server may write is decided by the owner lock
 //! alone.
 //!
+//! When the store has no owner, the secondary that is about to open it writes the only row of the
+//! table `candidate`, and the others wait. A row that is older than three seconds
+//! ([`CANDIDATE_FOR`]) is that of a server which has failed, or has owned the store since.
+//!
 //! Drivers forget the servers that the primary does not list. A secondary therefore serves no
 //! client before the owner has read its row ([`KNOWN_AFTER`]).
 
@@ -23,6 +27,8 @@ use crate::open_error::OpenError;
 pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// How long after its first beat a server is known to the owner: longer than between two beats.
 pub(crate) const KNOWN_AFTER: Duration = Duration::from_millis(1_500);
+/// For how long a candidate may take to open the store: a start takes less than a second.
+pub(crate) const CANDIDATE_FOR: Duration = Duration::from_secs(3);
 /// For how long the rows of servers that have ended are kept.
 const KEPT: &str = "1 hour";
 
@@ -37,7 +43,10 @@ pub(crate) fn prepare(
          set local client_min_messages = warning; \
          create table if not exists \"{schema}\".member \
          (address text primary key, number bigint not null, since timestamptz not null, \
-         at timestamptz not null); commit"
+         at timestamptz not null); \
+         create table if not exists \"{schema}\".candidate \
+         (one boolean primary key check (one), address text not null, at timestamptz not null); \
+         commit"
     );
     connection.open_with(&create, deadline).map(|_| ())
 }
@@ -72,6 +81,24 @@ pub(crate) fn note(
     let column = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
     let members = Members { term: column(0).parse().unwrap_or(0), list: parse(column(1)) };
     Ok(Noted { members, since: Duration::from_millis(column(2).parse().unwrap_or(0)) })
+}
+
+/// Makes the server with this address the candidate for owner of the store. Returns false if
+/// another server is.
+pub(crate) fn stand_for_owner(
+    connection: &Connection,
+    schema: &str,
+    address: &str,
+    deadline: Instant,
+) -> Result<bool, OpenError> {
+    let (address, millis) = (quoted(address), CANDIDATE_FOR.as_millis());
+    let text = format!(
+        "insert into \"{schema}\".candidate as c values (true, {address}, clock_timestamp()) \
+         on conflict (one) do update set address = excluded.address, at = excluded.at \
+         where c.at < clock_timestamp() - interval '{millis} milliseconds' \
+         returning address"
+    );
+    Ok(!connection.open_with(&text, deadline)?.is_empty())
 }
 
 /// Removes the row of a server that ends.

@@ -99,6 +99,13 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+impl OpenError {
+    /// The error of a store that was opened before: a later attempt may succeed.
+    pub(crate) fn unavailable(self) -> KvError {
+        KvError::Unavailable(self.to_string())
+    }
+}
+
 impl From<OpenError> for KvError {
     fn from(error: OpenError) -> KvError {
         let text = error.to_string();

@@ -22,6 +22,7 @@ use mayfly_work::current;
 
 use crate::connection::{Connection, Connector, Session};
 use crate::open_error::OpenError;
+use crate::settle;
 
 pub(crate) const OWNER_LOCK: u8 = 2;
 const SESSION_LOCK: u8 = 3;
@@ -62,7 +63,7 @@ fn pause() {
 impl Ownership {
     /// Takes the owner lock with this session; waits until then for another owner to end.
     pub(crate) fn take(
-        connection: Connection,
+        mut connection: Connection,
         schema: &str,
         wait: Duration,
         deadline: Instant,
@@ -94,55 +95,56 @@ impl Ownership {
             }
             pause();
         }
+        let row = connection.open_with(&format!("select {SESSION}"), deadline)?;
+        connection.session =
+            session(&row).map_err(|error| OpenError::Unavailable(error.to_string()))?;
         // The tokens of commits concern sessions that have ended.
         connection.open_with(&format!("truncate \"{schema}\".commits"), deadline)?;
         Ok(Ownership { connection: Some(connection), number })
     }
 
-    /// Takes the lock again after its session was lost.
+    /// Takes the lock again after its session was lost. PostgreSQL may not know that yet: when a
+    /// network did not forward anything for a while, the former session lives, and holds the lock
+    /// until it is ended.
     pub(crate) fn retake(
         connector: &Connector,
         number: i64,
+        former: Session,
         deadline: Instant,
     ) -> Result<Ownership, KvError> {
         let schema = &connector.schema;
-        let connection = connector.connect(deadline).map_err(unavailable)?;
+        let connection = connector.connect(deadline).map_err(OpenError::unavailable)?;
+        let connection = identify(connection, deadline)?;
+        settle::end_session(&connection, former, deadline)?;
         let try_lock = format!(
             "select pg_try_advisory_lock({}); select pg_try_advisory_lock({}), \
              (select owner from \"{schema}\".format)",
             lock(schema, OWNER_LOCK),
             lock(schema, OWNER_LOCK),
         );
-        let row = connection.open_with(&try_lock, deadline).map_err(unavailable)?;
+        let row = connection.open_with(&try_lock, deadline).map_err(OpenError::unavailable)?;
         if text(&row, 1) != number.to_string() {
             return Err(fenced());
         }
         if text(&row, 0) != "t" {
-            // The session of before may not have ended yet.
-            return Err(KvError::Unavailable("the owner lock is not free yet".into()));
+            // Another server has it, and is about to write its number.
+            return Err(KvError::Unavailable("the owner lock is not free".into()));
         }
         Ok(Ownership { connection: Some(connection), number })
     }
-}
-
-fn unavailable(error: OpenError) -> KvError {
-    KvError::Unavailable(error.to_string())
 }
 
 pub(crate) fn fenced() -> KvError {
     KvError::Fenced("another server has taken the store over".into())
 }
 
-/// The identity of a session, by which another one can end it.
-fn session(connection: &Connection, deadline: Instant) -> Result<Session, KvError> {
-    let row = connection
-        .open_with(
-            "select pg_backend_pid(), (select (extract(epoch from backend_start) * \
-             1000000)::bigint from pg_stat_activity where pid = pg_backend_pid())",
-            deadline,
-        )
-        .map_err(unavailable)?;
-    let (pid, began_micros) = (text(&row, 0).parse(), text(&row, 1).parse());
+/// The columns that identify a session.
+const SESSION: &str = "pg_backend_pid(), (select (extract(epoch from backend_start) * \
+    1000000)::bigint from pg_stat_activity where pid = pg_backend_pid())";
+
+/// The identity of a session, by which another one can end it, from the row of [`SESSION`].
+fn session(row: &[Option<String>]) -> Result<Session, KvError> {
+    let (pid, began_micros) = (text(row, 0).parse(), text(row, 1).parse());
     let (Ok(pid), Ok(began_micros)) = (pid, began_micros) else {
         return Err(KvError::Unavailable("the server does not show the own session".into()));
     };
@@ -154,7 +156,10 @@ pub(crate) fn identify(
     mut connection: Connection,
     deadline: Instant,
 ) -> Result<Connection, KvError> {
-    connection.session = session(&connection, deadline)?;
+    let row = connection
+        .open_with(&format!("select {SESSION}"), deadline)
+        .map_err(OpenError::unavailable)?;
+    connection.session = session(&row)?;
     Ok(connection)
 }
 
@@ -166,13 +171,13 @@ pub(crate) fn join(
     deadline: Instant,
 ) -> Result<(), KvError> {
     let enter = format!(
-        "select pg_advisory_lock_shared({}); select owner from \"{schema}\".format",
+        "select pg_advisory_lock_shared({}); select {SESSION}, (select owner from \"{schema}\".format)",
         lock(schema, SESSION_LOCK)
     );
-    let row = connection.open_with(&enter, deadline).map_err(unavailable)?;
-    if text(&row, 0) != number.to_string() {
+    let row = connection.open_with(&enter, deadline).map_err(OpenError::unavailable)?;
+    if text(&row, 2) != number.to_string() {
         return Err(fenced());
     }
-    connection.session = session(connection, deadline)?;
+    connection.session = session(&row)?;
     Ok(())
 }

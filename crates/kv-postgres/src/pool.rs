@@ -24,7 +24,7 @@ use crate::open_error::OpenError;
 use crate::options::PostgresOptions;
 use crate::owner::{self, Ownership};
 use crate::standby;
-use crate::wait::{CHECK_EVERY, has_ended};
+use crate::wait::{CHECK_EVERY, has_ended, lock_until};
 
 /// Connections for single reads. The statements of several threads are pipelined on each.
 const READ_CONNECTIONS: usize = 2;
@@ -46,6 +46,7 @@ pub(crate) struct Pool {
     members: Mutex<Members>,
     /// Whether another server owns the store now.
     is_taken_over: AtomicBool,
+    contact: Contact,
     /// Notified when that is noted, and when the pool is closed.
     ended: Condvar,
     most: usize,
@@ -57,6 +58,19 @@ pub(crate) struct Pool {
     next_reader: AtomicUsize,
 }
 
+/// Whether the database answers.
+struct Contact {
+    /// When the last beat began that succeeded.
+    last_beat: Mutex<Instant>,
+    is_lost: AtomicBool,
+}
+
+impl Default for Contact {
+    fn default() -> Contact {
+        Contact { last_beat: Mutex::new(Instant::now()), is_lost: AtomicBool::new(false) }
+    }
+}
+
 #[derive(Default)]
 struct PoolState {
     idle: Vec<Connection>,
@@ -65,10 +79,6 @@ struct PoolState {
     /// Leased connections, and those that are being made, whose operations were queued for them.
     admitted: usize,
     is_closed: bool,
-}
-
-fn unavailable(error: OpenError) -> KvError {
-    KvError::Unavailable(error.to_string())
 }
 
 fn closed() -> KvError {
@@ -93,6 +103,7 @@ impl Pool {
             lease: options.lease,
             members: Mutex::default(),
             is_taken_over: AtomicBool::new(false),
+            contact: Contact::default(),
             ended: Condvar::new(),
             most: options.connections,
             outage: options.outage,
@@ -179,6 +190,7 @@ impl Pool {
         let give_up = deadline.min(Instant::now() + self.outage);
         let mut pause = FIRST_PAUSE;
         loop {
+            self.check_contact()?;
             match self.try_connect(deadline) {
                 Err(KvError::Unavailable(_)) if Instant::now() + pause < give_up => {}
                 other => return other,
@@ -192,15 +204,25 @@ impl Pool {
         }
     }
 
+    /// # Errors
+    /// [`KvError::Unavailable`] while the database could not be reached for the length of the
+    /// lease.
+    fn check_contact(&self) -> KvResult<()> {
+        match self.is_cut_off() {
+            false => Ok(()),
+            true => Err(KvError::Unavailable("PostgreSQL cannot be reached".into())),
+        }
+    }
+
     fn try_connect(&self, deadline: Instant) -> KvResult<Connection> {
         let number = self.owner_number;
         if self.is_secondary {
             self.check_open()?;
-            let connection = self.connector.connect(deadline).map_err(unavailable)?;
+            let connection = self.connector.connect(deadline).map_err(OpenError::unavailable)?;
             return owner::identify(connection, deadline);
         }
         self.with_ownership(deadline, |_| Ok(()))?;
-        let mut connection = self.connector.connect(deadline).map_err(unavailable)?;
+        let mut connection = self.connector.connect(deadline).map_err(OpenError::unavailable)?;
         let joined = owner::join(&mut connection, &self.connector.schema, number, deadline);
         self.note_owner(&joined);
         joined.map(|()| connection)
@@ -214,13 +236,18 @@ impl Pool {
     pub(crate) fn beat(&self, deadline: Instant) -> KvResult<Duration> {
         let (schema, number) = (&self.connector.schema, self.owner_number);
         if self.is_secondary {
-            return self.note_members(&*self.reader(deadline)?, deadline);
+            let connection = match self.is_cut_off() {
+                false => self.reader(deadline)?,
+                // Operations make no connections then.
+                true => Arc::new(self.try_connect(deadline)?),
+            };
+            return self.note_members(&connection, deadline);
         }
         self.with_ownership(deadline, |connection| {
             match standby::beat(connection, schema, number, deadline) {
                 Ok(true) => self.note_members(connection, deadline),
                 Ok(false) => Err(owner::fenced()),
-                Err(error) => Err(unavailable(error)),
+                Err(error) => Err(error.unavailable()),
             }
         })
     }
@@ -229,9 +256,38 @@ impl Pool {
         let Some(address) = &self.address else { return Ok(Duration::ZERO) };
         let (schema, me) = (&*self.connector.schema, (&**address, self.owner_number));
         let noted = members::note(connection, (schema, self.lease), me, deadline);
-        let noted = noted.map_err(unavailable)?;
+        let noted = noted.map_err(OpenError::unavailable)?;
         *self.members.lock() = noted.members;
         Ok(noted.since)
+    }
+
+    /// Notes that a beat which began at this time has succeeded.
+    pub(crate) fn note_beat(&self, began: Instant) {
+        *self.contact.last_beat.lock() = began;
+        if self.contact.is_lost.swap(false, Ordering::AcqRel) {
+            tracing::info!("PostgreSQL can be reached again");
+        }
+    }
+
+    /// Notes that a beat has failed. A member of a set that could not beat for the length of the
+    /// lease loses its connections: another member may own the store since then, and the clients
+    /// should try again there instead of waiting for the network of this one.
+    pub(crate) fn note_missed_beat(&self) {
+        let is_late = self.contact.last_beat.lock().elapsed() >= self.lease;
+        if is_late && self.address.is_some() && !self.contact.is_lost.swap(true, Ordering::AcqRel) {
+            tracing::warn!(
+                lease_ms = self.lease.as_millis(),
+                "PostgreSQL could not be reached for the length of the lease; until it can be, this \
+                 member is neither primary nor secondary, and its operations end"
+            );
+            self.connector.drop_all();
+            self.drop_idle();
+        }
+    }
+
+    /// Whether this member of a set could not beat for the length of the lease.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.contact.is_lost.load(Ordering::Acquire)
     }
 
     /// The servers over the store at the last beat.
@@ -279,13 +335,14 @@ impl Pool {
         deadline: Instant,
         act: impl FnOnce(&Connection) -> KvResult<T>,
     ) -> KvResult<T> {
-        let Some(mut owner) = self.owner.try_lock_until(deadline) else {
-            return Err(KvError::Unavailable("PostgreSQL has not answered in time".into()));
-        };
+        let mut owner = lock_until(&self.owner, deadline)?;
         let retaken = match &owner.connection {
             Some(connection) if connection.is_usable() => Ok(()),
-            Some(_) => Ownership::retake(&self.connector, self.owner_number, deadline)
-                .map(|retaken| *owner = retaken),
+            Some(lost) => {
+                let former = lost.session;
+                Ownership::retake(&self.connector, self.owner_number, former, deadline)
+                    .map(|retaken| *owner = retaken)
+            }
             None => Err(closed()),
         };
         let result = retaken.and_then(|()| owner.connection.as_ref().map_or(Err(closed()), act));
@@ -297,9 +354,7 @@ impl Pool {
     pub(crate) fn reader(&self, deadline: Instant) -> KvResult<Arc<Connection>> {
         self.check_open()?;
         let at = self.next_reader.fetch_add(1, Ordering::Relaxed) % READ_CONNECTIONS;
-        let Some(mut place) = self.readers[at].try_lock_until(deadline) else {
-            return Err(KvError::Unavailable("PostgreSQL has not answered in time".into()));
-        };
+        let mut place = lock_until(&self.readers[at], deadline)?;
         match &*place {
             Some(reader) if reader.is_usable() => Ok(reader.clone()),
             _ => {

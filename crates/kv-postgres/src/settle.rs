@@ -6,7 +6,9 @@
 //! 1. Another connection ends the session of the commit (`pg_terminate_backend`), and waits until
 //!    it is gone. From then on the commit is either applied or never will be.
 //! 2. It looks for the commit's token in the table `commits`, which was written in the same
-//!    transaction.
+//!    transaction, and writes it once more if it is there. PostgreSQL makes a commit visible when
+//!    its session ends, or after a crash, although no synchronous standby may have it. The second
+//!    commit waits for the standby, which then has the first one as well.
 //!
 //! If the server cannot be reached until the deadline, the commit fails with
 //! [`KvError::CommitUnknown`]. Later commits settle it first, so that none of them is overtaken by
@@ -24,6 +26,7 @@ use parking_lot::Mutex;
 use crate::connection::{Connection, Session};
 use crate::engine::Store;
 use crate::failure::Failure;
+use crate::wait::lock_until;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
@@ -107,8 +110,8 @@ pub(crate) fn settle(
             Err(error @ KvError::Fenced(_)) => {
                 return Err(KvError::CommitUnknown(error.to_string()));
             }
-            Err(error) if Instant::now() >= deadline => {
-                store.unsettled.lock().push(Unsettled { session, token });
+            Err(error) if Instant::now() >= deadline || store.pool.is_cut_off() => {
+                current::wait(|| store.unsettled.lock()).push(Unsettled { session, token });
                 return Err(KvError::CommitUnknown(format!("{cause}; {error}")));
             }
             Err(_) => pause(&mut between),
@@ -118,9 +121,7 @@ pub(crate) fn settle(
 
 /// Makes sure that no earlier commit with an unknown outcome can still be applied.
 pub(crate) fn settle_earlier(store: &Arc<Store>, deadline: Instant) -> KvResult<()> {
-    let Some(mut unsettled) = store.unsettled.try_lock_until(deadline) else {
-        return Err(KvError::Unavailable("an earlier commit is still being settled".into()));
-    };
+    let mut unsettled = lock_until(&store.unsettled, deadline)?;
     while let Some(earlier) = unsettled.last() {
         try_to_settle(store, earlier.session, &earlier.token, deadline)?;
         unsettled.pop();
@@ -136,20 +137,26 @@ fn try_to_settle(
 ) -> KvResult<bool> {
     let connection = store.pool.connect(deadline)?;
     end_session(&connection, session, deadline)?;
+    // Repeating it after a lost reply finds the same.
     let look = format!(
-        "select exists (select from \"{}\".commits where token = {})",
+        "with found as (update \"{}\".commits set token = token where token = {} returning token) \
+         select count(*) from found",
         store.schema,
         token.number()
     );
     let row = connection.simple(&look, deadline).map_err(Failure::into_kv)?;
     match row.first() {
-        Some(Some(found)) => Ok(found == "t"),
+        Some(Some(found)) => Ok(found != "0"),
         _ => Err(KvError::Unavailable("the tokens of commits cannot be read".into())),
     }
 }
 
 /// Ends a session of the server, and waits until it is gone.
-fn end_session(connection: &Connection, session: Session, deadline: Instant) -> KvResult<()> {
+pub(crate) fn end_session(
+    connection: &Connection,
+    session: Session,
+    deadline: Instant,
+) -> KvResult<()> {
     let of_session = format!(
         "from pg_stat_activity where pid = {} \
          and (extract(epoch from backend_start) * 1000000)::bigint = {}",

@@ -11,9 +11,13 @@ use mayfly_kv::{Direction, Keyspace};
 pub(crate) enum Sql {
     /// The value of a key.
     Get(Keyspace),
+    /// The value of a key of the second keyspace, and that of a key of the first one, in one row.
+    GetBeside(Keyspace, Keyspace),
     /// The value of a key of the first keyspace, and that of the key in the second one that it
     /// names.
     GetThrough(Keyspace, Keyspace),
+    /// As `GetThrough`, in one row that begins with the value of a key of the third keyspace.
+    GetThroughBeside(Keyspace, Keyspace, Keyspace),
     /// Keys and their values in any order; null for large values.
     GetAny(Keyspace),
     /// The numbers of keys and their values in this order, until they have a number of bytes.
@@ -42,6 +46,8 @@ pub(crate) enum Sql {
     AddToken,
     /// All writes of a commit, and its token, which is the first parameter.
     Together(Kinds),
+    /// Adds rows in the binary format of COPY; their keys must be absent.
+    CopyIn(Keyspace),
     /// Removes the first entries of a range.
     Sweep(Keyspace),
 }
@@ -109,15 +115,20 @@ impl Sql {
                 let shown = shown(keyspace, "t.");
                 format!("select t.value from {} t where t.key = $1{shown}", table(keyspace))
             }
-            Sql::GetThrough(first, second) => format!(
-                "select a.value, b.value from {} a left join {} b \
-                 on octet_length(a.value) >= $3::int + $4::int \
-                 and b.key = $2::bytea || substring(a.value from $3::int + 1 for $4::int){} \
-                 where a.key = $1{}",
-                table(first),
-                table(second),
-                shown(second, "b."),
-                shown(first, "a."),
+            Sql::GetBeside(keyspace, beside) => format!(
+                "select (select value from {} where key = $2), \
+                 (select t.value from {} t where t.key = $1{})",
+                table(beside),
+                table(keyspace),
+                shown(keyspace, "t."),
+            ),
+            Sql::GetThrough(first, second) => through(schema, first, second),
+            Sql::GetThroughBeside(first, second, beside) => format!(
+                "select c.value, r.first, r.second \
+                 from (select (select value from {} where key = $5) as value) c \
+                 left join ({}) r on true",
+                table(beside),
+                through(schema, first, second),
             ),
             Sql::GetAny(keyspace) => format!(
                 "select key, {} from {} where key = any($1::bytea[]){}",
@@ -190,6 +201,10 @@ impl Sql {
                  select exists (select from rest)",
                 table(keyspace)
             ),
+            Sql::CopyIn(keyspace) => {
+                let retired = if keyspace == Keyspace::Record { ", retired" } else { "" };
+                format!("copy {} (key, value{retired}) from stdin (format binary)", table(keyspace))
+            }
             _ => format!("insert into \"{schema}\".commits values ($1)"),
         }
     }
@@ -235,6 +250,20 @@ impl Sql {
 
 fn table(schema: &str, keyspace: Keyspace) -> String {
     format!("\"{schema}\".\"{}\"", keyspace.name())
+}
+
+/// The value of a key, and that of the key that it names.
+fn through(schema: &str, first: Keyspace, second: Keyspace) -> String {
+    format!(
+        "select a.value as first, b.value as second from {} a left join {} b \
+         on octet_length(a.value) >= $3::int + $4::int \
+         and b.key = $2::bytea || substring(a.value from $3::int + 1 for $4::int){} \
+         where a.key = $1{}",
+        table(schema, first),
+        table(schema, second),
+        shown(second, "b."),
+        shown(first, "a."),
+    )
 }
 
 /// The value, or null if it is large or that of a retired record. Index entries are small.

@@ -13,7 +13,16 @@
 //!   beat in which the waiting server sees the database all the time: when that has not answered
 //!   for a while, or its clock has jumped, the owner beats first.
 //!
+//! Of the secondaries that find the store free, one *stands for owner*: it writes its address into
+//! the table `candidate` ([`crate::members`]), ends its service of reads, and opens the store. The
+//! others go on serving reads. If no server owns the store three seconds later, another one stands.
+//! The table saves the others an interruption; who owns the store is decided by the owner lock.
+//!
 //! All times are those of the database. An owner that does not beat is never ended.
+//!
+//! A member of a set that could not beat for the length of the lease gives its connections up
+//! ([`Pool::note_missed_beat`]): another one may have taken the store over. It goes on when it can
+//! beat.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -24,6 +33,7 @@ use tokio::runtime::Builder;
 
 use crate::connection::{Connection, Connector};
 use crate::engine::PostgresEngine;
+use crate::members;
 use crate::open_error::OpenError;
 use crate::options::{PostgresOptions, Target};
 use crate::owner::{OWNER_LOCK, WAITING_LOCK, holders, lock};
@@ -51,6 +61,8 @@ pub enum Waiting {
     Owner(String),
     /// No server owns it. The former owner may be connecting again.
     FormerOwner,
+    /// No server owns it. Another server is about to open it.
+    Candidate,
     /// The database does not answer.
     Database(String),
 }
@@ -109,7 +121,13 @@ fn beat_once(pool: &Weak<Pool>) -> bool {
     let Some(pause) = pool.upgrade().map(|pool| pool.beats_every()) else { return false };
     thread::sleep(pause);
     let Some(pool) = pool.upgrade() else { return false };
-    match pool.beat(Instant::now() + PATIENCE) {
+    let began = Instant::now();
+    let beat = pool.beat(began + PATIENCE);
+    match &beat {
+        Ok(_) => pool.note_beat(began),
+        Err(_) => pool.note_missed_beat(),
+    }
+    match beat {
         Ok(_) => true,
         Err(KvError::Fenced(_)) => false,
         Err(_) if pool.check_open().is_err() => false,
@@ -118,6 +136,15 @@ fn beat_once(pool: &Weak<Pool>) -> bool {
             true
         }
     }
+}
+
+/// What a server does that finds the store free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFree {
+    /// It opens the store.
+    Open,
+    /// It serves reads, and opens the store unless another server is about to do so.
+    StandForOwner,
 }
 
 /// What a look at the store has found.
@@ -139,6 +166,7 @@ impl PostgresEngine {
     pub fn await_store(
         url: &str,
         options: &PostgresOptions,
+        when_free: WhenFree,
         look: &mut dyn FnMut(&Waiting) -> bool,
     ) -> Result<bool, OpenError> {
         options.check()?;
@@ -153,7 +181,9 @@ impl PostgresEngine {
         let connector = Connector::new(target, &options.schema, runtime.handle().clone(), limits);
         let (mut connection, mut late_since) = (None, None);
         let is_free = loop {
-            let found = match look_at(&connector, &mut connection, options) {
+            let found = look_at(&connector, &mut connection, options)
+                .and_then(|found| stand(found, connection.as_ref(), options, when_free));
+            let found = match found {
                 Ok(found) => found,
                 Err(OpenError::Unavailable(text)) => {
                     connection = None;
@@ -180,6 +210,26 @@ impl PostgresEngine {
         };
         runtime.shutdown_background();
         Ok(is_free)
+    }
+}
+
+/// Stands for owner, if the store is free and this is to be done. The store counts as owned while
+/// another server is about to open it.
+fn stand(
+    found: Found,
+    connection: Option<&Connection>,
+    options: &PostgresOptions,
+    when_free: WhenFree,
+) -> Result<Found, OpenError> {
+    match (&found, when_free, connection, &options.address) {
+        (Found::Free, WhenFree::StandForOwner, Some(connection), Some(address)) => {
+            let deadline = Instant::now() + PATIENCE;
+            match members::stand_for_owner(connection, &options.schema, address, deadline)? {
+                true => Ok(Found::Free),
+                false => Ok(Found::Waiting(Waiting::Candidate)),
+            }
+        }
+        _ => Ok(found),
     }
 }
 

@@ -9,7 +9,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use mayfly_kv::{KvError, KvResult};
 use mayfly_work::current;
+use parking_lot::{Mutex, MutexGuard};
 
 /// How often a waiting thread checks whether its operation has ended.
 pub(crate) const CHECK_EVERY: Duration = Duration::from_millis(100);
@@ -73,6 +75,31 @@ pub(crate) fn block_on<F: Future>(
     })
 }
 
+/// Takes a lock whose holder may be waiting for the database. A thread of the runtime gives its
+/// other tasks away while it waits: they answer clients that ask whether the server lives.
+///
+/// # Errors
+/// [`KvError::Unavailable`] at the deadline, [`KvError::Timeout`] at the end of the operation.
+pub(crate) fn lock_until<T>(mutex: &Mutex<T>, deadline: Instant) -> KvResult<MutexGuard<'_, T>> {
+    if let Some(guard) = mutex.try_lock() {
+        return Ok(guard);
+    }
+    current::wait(|| {
+        loop {
+            let now = Instant::now();
+            if now >= deadline {
+                return Err(KvError::Unavailable("PostgreSQL has not answered in time".into()));
+            }
+            if has_ended() {
+                return Err(KvError::Timeout);
+            }
+            if let Some(guard) = mutex.try_lock_until(deadline.min(now + CHECK_EVERY)) {
+                return Ok(guard);
+            }
+        }
+    })
+}
+
 /// Whether the operation of this thread was killed or is past its deadline.
 pub(crate) fn has_ended() -> bool {
     current::current()
@@ -97,6 +124,19 @@ mod tests {
             sender.send(8).unwrap();
         });
         assert_eq!(block_on(receiver, soon(10_000), Patience::UntilDeadline), Ok(Ok(8)));
+    }
+
+    #[test]
+    fn a_lock_is_awaited_until_the_deadline() {
+        let mutex = Mutex::new(1);
+        let held = lock_until(&mutex, soon(0)).unwrap();
+        let late = lock_until(&mutex, soon(5)).map(drop).unwrap_err();
+        assert!(matches!(late, KvError::Unavailable(_)));
+        thread::scope(|threads| {
+            let waits = threads.spawn(|| lock_until(&mutex, soon(10_000)).map(|found| *found));
+            drop(held);
+            assert_eq!(waits.join().unwrap(), Ok(1));
+        });
     }
 
     #[test]

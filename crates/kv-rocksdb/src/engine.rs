@@ -239,6 +239,12 @@ impl Engine for RocksEngine {
         Ok(store.db.get_approximate_sizes_cf(&store.family(keyspace), &ranges)[0])
     }
 
+    /// Counts memtables, and versions that were replaced and not yet compacted.
+    fn entry_bytes(&self, keyspace: Keyspace) -> KvResult<u64> {
+        let store = self.store()?;
+        Ok(figures::entry_bytes(&store, keyspace))
+    }
+
     /// Flushes tombstones, which compaction cannot process while they are in a memtable, and a
     /// quiet server does not fill one. Files with many tombstones are compacted soon after (see the
     /// column families' options).

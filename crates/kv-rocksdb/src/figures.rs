@@ -88,6 +88,24 @@ fn of(store: &Store, keyspace: Keyspace, name: &PropName) -> u64 {
     store.db.property_int_value_cf(&store.family(keyspace), name).ok().flatten().unwrap_or(0)
 }
 
+/// The approximate size of all keys and values before compression.
+pub(crate) fn entry_bytes(store: &Store, keyspace: Keyspace) -> u64 {
+    let name = properties::AGGREGATED_TABLE_PROPERTIES;
+    let text = store.db.property_value_cf(&store.family(keyspace), name);
+    let in_files = raw_bytes(&text.ok().flatten().unwrap_or_default());
+    in_files + of(store, keyspace, properties::CUR_SIZE_ALL_MEM_TABLES)
+}
+
+/// The sizes of keys and values from the properties of table files.
+fn raw_bytes(properties: &str) -> u64 {
+    let sizes = properties.split(';').filter_map(|property| {
+        let (name, value) = property.split_once('=')?;
+        let is_size = ["raw key size", "raw value size"].contains(&name.trim());
+        is_size.then(|| value.trim().parse::<u64>().ok()).flatten()
+    });
+    sizes.sum()
+}
+
 impl SlowFigures {
     fn get(&self, store: &Store, clock: &SystemClock) -> Reading {
         // A second caller waits for the reading of the first one and uses it.
@@ -249,6 +267,27 @@ mod tests {
         assert!(stats.files.unwrap().reserve.bytes > 0);
     }
 
+    /// The progress of a copy depends on it, also for a store that is young or compresses well.
+    #[test]
+    fn the_size_of_entries_does_not_depend_on_where_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(folder.path(), RocksOptions::default()).unwrap();
+        let (count, value) = (2000_u64, [7; 4000]);
+        let mut txn = engine.begin(TxnOptions::default()).unwrap();
+        for n in 0..count {
+            txn.put(Keyspace::Record, &n.to_be_bytes(), &value, Guard::Checked).unwrap();
+        }
+        txn.commit().unwrap();
+        let expected = count * 4008;
+        let check = |stage: &str| {
+            let found = engine.entry_bytes(Keyspace::Record).unwrap();
+            assert!(found * 10 > expected * 9 && found < expected * 2, "{stage}: {found}");
+        };
+        check("in a memtable");
+        engine.flush().unwrap();
+        check("in a file");
+    }
+
     #[test]
     fn reads_are_counted_by_what_served_them() {
         let folder = tempfile::tempdir().unwrap();
@@ -275,5 +314,7 @@ mod tests {
         let text = "x\nCumulative compaction: 1.50 GB write, 0.10 MB/s write\n";
         assert_eq!(written_by_compaction(text), 3 << 29);
         assert_eq!(written_by_compaction("nothing"), 0);
+        let text = "# entries=2; raw key size=30; raw average key size=15.0; raw value size=12; ";
+        assert_eq!((raw_bytes(text), raw_bytes("")), (42, 0));
     }
 }

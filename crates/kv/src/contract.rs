@@ -21,9 +21,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use crate::caps::Caps;
+pub use crate::held::{HeldSnapshot, SweepEnd};
 pub use crate::ingest::Ingest;
 use crate::log::{Gap, LogClock, LogEntries, LoggedCommit};
-pub use crate::named_key::{NamedKey, ShortBytes};
+pub use crate::named_key::{Expected, NamedKey, ShortBytes};
 use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
 pub use crate::several::scan_each;
@@ -31,34 +33,6 @@ pub use crate::txn_options::TxnOptions;
 use crate::{CheckpointFile, EngineStats, Keyspace, KvResult, Members};
 #[cfg(doc)]
 use crate::{KvError, RETIRED};
-
-/// The limits and properties of an engine.
-#[derive(Clone, Copy, Debug)]
-pub struct Caps {
-    /// Largest key, in bytes.
-    pub max_key_bytes: usize,
-    /// Largest value, in bytes.
-    pub max_value_bytes: usize,
-    /// Largest transaction, in bytes written.
-    pub max_txn_bytes: usize,
-    /// Most keys written in one transaction.
-    pub max_txn_keys: usize,
-    /// Longest life of a transaction, in milliseconds.
-    pub max_txn_age_ms: u64,
-    /// Most transactions that stay open between operations ([`TxnOptions::stays_open`]).
-    pub max_open_txns: usize,
-    /// Whether data survives the end of the process.
-    pub durable: bool,
-    /// Whether the records of all new collections are stored in the order of `_id`, as those of
-    /// clustered collections are. No engine wants that; tests set it to run everything over such
-    /// records.
-    pub clusters_records: bool,
-    /// Whether each call that reads is a round trip over a network.
-    pub is_remote: bool,
-    /// Whether an insert of a present key may be refused only by the commit
-    /// ([`InsertCheck::AtCommit`]): true where looking the key up is a network round trip.
-    pub late_inserts: bool,
-}
 
 /// Whether the engine checks a written key for conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,25 +296,6 @@ pub trait Txn: Send {
     fn commit_logged(self: Box<Self>, entries: LogEntries) -> LoggedCommit;
 }
 
-/// A snapshot that outlives the transaction it was taken in, for any number of readers.
-///
-/// It prevents the engine from reclaiming the versions it can see and keeps files open: drop it
-/// soon, and before the engine is closed. Ranges that are swept ([`Engine::sweep_range`]) may
-/// disappear from it.
-pub trait HeldSnapshot: Send + Sync {
-    /// Begins a read-only transaction over this snapshot.
-    fn begin(&self) -> KvResult<Box<dyn Txn>>;
-}
-
-/// The result of one call of [`Engine::sweep_range`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SweepEnd {
-    /// The range is empty now.
-    Done,
-    /// There may be more; call it again.
-    More,
-}
-
 /// A transactional, ordered store of byte keys and values.
 pub trait Engine: Send + Sync {
     /// Its name in `serverStatus().storageEngine` and logs.
@@ -387,12 +342,43 @@ pub trait Engine: Send + Sync {
         read_through(read, (keyspace, key), named, see)
     }
 
+    /// Reads one key if another key has the expected value, both in one state. Returns `None` if
+    /// the other key has another value or is absent, and does not call the visitor then.
+    fn get_if(
+        &self,
+        expected: &Expected<'_>,
+        (keyspace, key): (Keyspace, &[u8]),
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<Option<bool>> {
+        let txn = self.begin(TxnOptions::READ_ONLY)?;
+        if !expected.holds_in(&*txn)? {
+            return Ok(None);
+        }
+        txn.get(keyspace, key, see).map(Some)
+    }
+
+    /// Reads as [`Engine::get_through_once`] if another key has the expected value. All values are
+    /// of one state. Returns `None` if the key has another value or is absent, and does not call
+    /// the visitor then.
+    fn get_through_if(
+        &self,
+        expected: &Expected<'_>,
+        (keyspace, key): (Keyspace, &[u8]),
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<Option<bool>> {
+        let txn = self.begin(TxnOptions::READ_ONLY)?;
+        if !expected.holds_in(&*txn)? {
+            return Ok(None);
+        }
+        txn.get_through(keyspace, key, named, see).map(Some)
+    }
+
     /// Removes keys of a range that is no longer read or written, at most about `max` keys a call.
     /// The removal is not transactional, and a crash may undo it; the caller then calls again.
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd>;
 
-    /// Begins a bulk load with ascending keys. `None` for engines in which transactions are as
-    /// fast.
+    /// Begins a bulk load with ascending keys; `None` for engines in which it would not be faster.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -409,12 +395,14 @@ pub trait Engine: Send + Sync {
         Ok(None)
     }
 
-    /// Makes all commits before this call durable: they survive a crash of the machine once it
-    /// returns.
+    /// Makes all commits before this call durable: they survive a later crash of the machine.
     fn sync(&self) -> KvResult<()>;
 
     /// Approximate size of the entries in a range, in bytes.
     fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64>;
+
+    /// Approximate size of all keys and values of a keyspace before compression, in bytes.
+    fn entry_bytes(&self, keyspace: Keyspace) -> KvResult<u64>;
 
     /// Starts reclaiming space, for engines that otherwise do so only at the next flush or write.
     /// Called regularly; must return soon.
@@ -462,6 +450,13 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// Whether the store has not answered for longer than the lease of its owner, so that another
+    /// server may own it now. Calls fail at once until it answers again.
+    #[inline]
+    fn is_cut_off(&self) -> bool {
+        false
+    }
+
     /// Waits until another server has taken the store over, and returns true; or false when this
     /// one has closed it, or when no other one can take it over.
     fn await_take_over(&self) -> bool {
@@ -493,6 +488,10 @@ pub trait Engine: Send + Sync {
 
     /// Statistics for `serverStatus`.
     fn stats(&self) -> EngineStats;
+
+    /// The store is about to be closed: an engine across a network lets all calls from now on
+    /// together wait for a short time only, so that a process ends although nothing answers.
+    fn begin_to_close(&self) {}
 
     /// Flushes and closes; later calls fail with [`KvError::Unavailable`].
     fn close(&self) -> KvResult<()>;

@@ -12,6 +12,7 @@ pub mod conflict;
 pub mod conformance;
 pub mod contract;
 mod error;
+mod held;
 mod ingest;
 pub mod key_hash;
 mod keyspace;

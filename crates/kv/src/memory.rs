@@ -178,6 +178,10 @@ impl Engine for MemoryEngine {
         Ok(within(&map, range).map(|(key, value)| (key.len() + value.len()) as u64).sum())
     }
 
+    fn entry_bytes(&self, keyspace: Keyspace) -> KvResult<u64> {
+        self.approximate_bytes(keyspace, &KeyRange::all())
+    }
+
     fn checkpoint(&self, _: &Path) -> KvResult<Vec<CheckpointFile>> {
         Err(KvError::Unsupported("the memory engine has no files to copy".into()))
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::Keyspace;
+use crate::{Keyspace, KvResult, Txn};
 
 /// How a value names the key of another one: the key is a prefix, and a part of the value.
 #[derive(Clone, Debug)]
@@ -25,5 +25,28 @@ impl NamedKey<'_> {
         let mut key = ShortBytes::from_slice(self.prefix);
         key.extend_from_slice(value.get(self.part.clone())?);
         Some(key)
+    }
+}
+
+/// A key and the value that it must have for a read to give a result.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    /// The keyspace of the key.
+    pub keyspace: Keyspace,
+    /// The key without its keyspace.
+    pub key: &'a [u8],
+    /// The whole value.
+    pub value: &'a [u8],
+}
+
+impl Expected<'_> {
+    /// Whether the key has the value in this transaction.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn holds_in(&self, txn: &dyn Txn) -> KvResult<bool> {
+        let mut holds = false;
+        txn.get(self.keyspace, self.key, &mut |value| holds = value == self.value)?;
+        Ok(holds)
     }
 }

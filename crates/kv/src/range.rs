@@ -15,6 +15,12 @@ impl KeyRange {
         KeyRange { start: prefix.to_vec(), end: prefix_end(prefix) }
     }
 
+    /// All keys of a store: none begins with so many of these bytes, because they begin with ids,
+    /// times or random bytes.
+    pub fn all() -> KeyRange {
+        KeyRange { start: Vec::new(), end: vec![0xFF; 32] }
+    }
+
     /// Whether the range contains no key.
     pub fn is_empty(&self) -> bool {
         self.start >= self.end

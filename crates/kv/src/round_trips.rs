@@ -20,9 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::{
-    Caps, Direction, EachValue, Engine, EngineWrapper, Guard, HeldSnapshot, Ingest, InsertCheck,
-    KeyRange, Keyspace, KvError, KvResult, LogEntries, LoggedCommit, NamedKey, RangesVisitor,
-    ScanEnd, ScanLimit, SweepEnd, ThroughVisitor, Txn, TxnOptions, Visitor, next_page,
+    Caps, Direction, EachValue, Engine, EngineWrapper, Expected, Guard, HeldSnapshot, Ingest,
+    InsertCheck, KeyRange, Keyspace, KvError, KvResult, LogEntries, LoggedCommit, NamedKey,
+    RangesVisitor, ScanEnd, ScanLimit, SweepEnd, ThroughVisitor, Txn, TxnOptions, Visitor,
+    next_page,
 };
 
 /// The counter of an engine's round trips, and their delay.
@@ -129,6 +130,27 @@ impl EngineWrapper for RoundTrips {
     ) -> KvResult<bool> {
         self.counter.cross();
         self.inner.get_through_once(keyspace, key, named, see)
+    }
+
+    fn get_if(
+        &self,
+        expected: &Expected<'_>,
+        entry: (Keyspace, &[u8]),
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<Option<bool>> {
+        self.counter.cross();
+        self.inner.get_if(expected, entry, see)
+    }
+
+    fn get_through_if(
+        &self,
+        expected: &Expected<'_>,
+        entry: (Keyspace, &[u8]),
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<Option<bool>> {
+        self.counter.cross();
+        self.inner.get_through_if(expected, entry, named, see)
     }
 
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {

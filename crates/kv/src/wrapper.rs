@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{
-    Caps, CheckpointFile, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult,
-    LogClock, Members, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    Caps, CheckpointFile, Engine, EngineStats, Expected, HeldSnapshot, Ingest, KeyRange, Keyspace,
+    KvResult, LogClock, Members, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 
 macro_rules! engine_around {
@@ -68,11 +68,14 @@ engine_around! {
     fn hold_for_export(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
     fn get_once(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool>;
     fn get_through_once(&self, keyspace: Keyspace, key: &[u8], named: &NamedKey<'_>, see: &mut ThroughVisitor<'_>) -> KvResult<bool>;
+    fn get_if(&self, expected: &Expected<'_>, entry: (Keyspace, &[u8]), see: &mut dyn FnMut(&[u8])) -> KvResult<Option<bool>>;
+    fn get_through_if(&self, expected: &Expected<'_>, entry: (Keyspace, &[u8]), named: &NamedKey<'_>, see: &mut ThroughVisitor<'_>) -> KvResult<Option<bool>>;
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd>;
     fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>>;
     fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>>;
     fn sync(&self) -> KvResult<()>;
     fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64>;
+    fn entry_bytes(&self, keyspace: Keyspace) -> KvResult<u64>;
     fn reclaim_space(&self) -> KvResult<()>;
     fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()>;
     fn vacuum(&self, keyspaces: &[Keyspace]) -> KvResult<()>;
@@ -81,11 +84,13 @@ engine_around! {
     fn members(&self) -> Members;
     fn is_nearly_full(&self) -> bool;
     fn is_taken_over(&self) -> bool;
+    fn is_cut_off(&self) -> bool;
     fn await_take_over(&self) -> bool;
     fn flush(&self) -> KvResult<()>;
     fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
     fn wall_ms(&self) -> KvResult<Option<i64>>;
     fn stats(&self) -> EngineStats;
+    fn begin_to_close(&self) -> ();
     fn close(&self) -> KvResult<()>;
 }
 

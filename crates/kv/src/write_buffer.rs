@@ -10,7 +10,7 @@
 //! Most transactions put many keys and read few of them back, so both indexes are built lazily: a
 //! get catches up the hashes, a scan catches up the order of its own keyspace.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{OnceCell, Ref, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -40,6 +40,13 @@ pub struct WriteBuffer {
     retired: usize,
     /// Operations by keyspace.
     counts: [usize; Keyspace::ALL.len()],
+    /// Most transactions need none, and would pay for empty ones.
+    indexes: OnceCell<Box<Indexes>>,
+}
+
+/// Indexes of the operations.
+#[derive(Default)]
+struct Indexes {
     hashed: RefCell<Hashed>,
     ordered: [RefCell<Ordered>; Keyspace::ALL.len()],
 }
@@ -297,7 +304,7 @@ impl WriteBuffer {
                 .map(|op| self.write(op));
         }
         self.catch_up_hashed();
-        let hashed = self.hashed.borrow();
+        let hashed = self.indexes().hashed.borrow();
         let mut at = *hashed.latest.get(&key_hash(keyspace, key))?;
         while at != NONE {
             let op = &self.ops[at as usize];
@@ -309,9 +316,13 @@ impl WriteBuffer {
         None
     }
 
+    fn indexes(&self) -> &Indexes {
+        self.indexes.get_or_init(Box::default)
+    }
+
     /// The index of the written keys of a keyspace, caught up with all operations.
     pub(crate) fn ordered(&self, keyspace: Keyspace) -> Ref<'_, Ordered> {
-        let cell = &self.ordered[keyspace as usize];
+        let cell = &self.indexes().ordered[keyspace as usize];
         // A visitor may scan again while an outer scan holds the borrow; then the index is complete
         // already.
         if cell.borrow().upto < self.ops.len() {
@@ -372,10 +383,11 @@ impl WriteBuffer {
     }
 
     fn catch_up_hashed(&self) {
-        if self.hashed.borrow().previous.len() == self.ops.len() {
+        let indexes = self.indexes();
+        if indexes.hashed.borrow().previous.len() == self.ops.len() {
             return;
         }
-        let mut hashed = self.hashed.borrow_mut();
+        let mut hashed = indexes.hashed.borrow_mut();
         let done = hashed.previous.len();
         for (at, op) in self.ops.iter().enumerate().skip(done) {
             let hash = key_hash(op.keyspace, self.key(op));

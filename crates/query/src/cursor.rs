@@ -95,6 +95,17 @@ pub struct Cursor {
     pub time_left_micros: Option<i64>,
     /// The command that opened the cursor, as `currentOp` shows it, and its plan.
     pub origin: Option<CursorOrigin>,
+    /// What its batches have contained so far.
+    pub returned: Returned,
+}
+
+/// Counts of what a cursor has returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Returned {
+    /// The documents of all batches.
+    pub documents: i64,
+    /// The number of batches.
+    pub batches: i64,
 }
 
 /// What opened a cursor, for reports about its later batches.
@@ -116,6 +127,16 @@ impl Cursor {
             only_durable: false,
             time_left_micros: None,
             origin: None,
+            returned: Returned::default(),
+        }
+    }
+
+    /// Whether the cursor stays open at the end of its results.
+    pub fn is_tailable(&self) -> bool {
+        match &self.source {
+            CursorSource::Find(executor) => executor.is_tailable(),
+            CursorSource::Pipeline(run) => run.changes_reached().is_some(),
+            CursorSource::Ready(_) | CursorSource::Spooled(_) => false,
         }
     }
 
@@ -217,6 +238,7 @@ impl Cursor {
                 }
             }
         }
+        self.returned.documents += i64::try_from(batch.count).unwrap_or(i64::MAX);
         Ok(batch.count)
     }
 

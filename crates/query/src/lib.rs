@@ -21,7 +21,7 @@ mod timeseries;
 mod view_reads;
 
 pub use change::{ChangeScope, LogOrder, LogScan};
-pub use cursor::{AwaitedEvent, BatchLimit, Cursor, CursorOrigin, CursorSource};
+pub use cursor::{AwaitedEvent, BatchLimit, Cursor, CursorOrigin, CursorSource, Returned};
 pub use exec::shape::ResultShape;
 pub use exec::{Executor, Flow, metadata_of};
 pub use explain::{Explained, Purpose, Verbosity, cached_plans, explain, normalized_filter};
@@ -29,7 +29,7 @@ pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
 pub use language::{
     AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, IndexHints, PlanShape,
-    QueryShape, QueryShapeHash, StageShape,
+    QueryShape, QueryShapeHash, SearchedView, StageShape,
 };
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
@@ -42,7 +42,7 @@ pub use pipeline::absent::{ABSENT as UNAVAILABLE_STAGES, Absence};
 pub use pipeline::rows::{STAGES, is_stage};
 pub use pipeline::{
     Client, Pipeline, PipelineRun, StageConcern, StageOptions, StagePosition, StageRow,
-    UncheckedPipeline, Validation,
+    UncheckedPipeline, Validation, begins_with_search,
 };
 pub use plan::{
     AtomicF64, EntryCheck, IndexFilter, IndexFilters, IndexScan, NearAccess, OnePerValue, Plan,
@@ -52,7 +52,7 @@ pub use plan::{
 pub use stage::map_reduce::MAP_REDUCE_STAGE;
 pub use stage::{
     Description, Host, KnownDescription, Needs as StageNeeds, PipelineContext, PipelineOwner,
-    Rights, RunSettings, SearchHit, SearchHits, SearchKind, Searcher, WantedDescription,
+    Rights, RunSettings, SearchHit, SearchHits, SearchKind, Searched, Searcher, WantedDescription,
     WantedOfHits,
 };
 pub use timeseries::{

@@ -27,8 +27,11 @@ pub const MAX_VALUE_BYTES: usize = 32_766;
 /// Most documents of the part of an index that is only in memory; applying more writes a segment.
 pub const MAX_DOCUMENTS_IN_MEMORY: usize = 8_192;
 
-/// The same for an index of words that no search has read yet.
+/// The same for an index of words that is being filled, so that no search reads it.
 pub const MAX_DOCUMENTS_OF_FILLING: usize = 32_768;
+
+/// The fewest documents that are made a segment in memory before a search does it.
+pub const MIN_DOCUMENTS_PREPARED: usize = 1_000;
 
 /// Most bytes of vectors and values in the part of an index that is only in memory.
 pub const MAX_BYTES_IN_MEMORY: usize = 32 << 20;

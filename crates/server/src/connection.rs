@@ -336,8 +336,15 @@ impl<'s> Served<'s> {
                 Wait::Topology { seen, .. } => service.topology.changed_from(*seen).await,
             }
         };
+        let closed = async {
+            match wait.cursor() {
+                Some(id) => service.cursors.closed(id).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = happens => {}
+            () = closed => {}
             () = service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
             () = peer::gone(&self.stream), if !self.is_pipelined => return Err(Disconnected),

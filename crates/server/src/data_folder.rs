@@ -215,6 +215,11 @@ pub(crate) fn store_failed(config: &Config, error: &mayfly_base::Error) -> anyho
         ),
         ErrorCode::DataCorruptionDetected => (FailureKind::Damage, RESTORE.to_owned()),
         ErrorCode::OutOfDiskSpace => (FailureKind::Folder, advice(io::ErrorKind::StorageFull)),
+        ErrorCode::NotYetInitialized => (
+            FailureKind::Folder,
+            "use the store at its new place, or complete the copy by running its command again"
+                .to_owned(),
+        ),
         _ => (FailureKind::Folder, CHOOSE_ANOTHER.to_owned()),
     };
     anyhow!("{}", error.message()).context(failure(config, kind, advice))

@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use mayfly_base::ErrorCode;
 use mayfly_kv::{Engine, StandbyStats};
-use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions, StoreFacts, Waiting};
+use mayfly_kv_postgres::{
+    OpenError, PostgresEngine, PostgresOptions, StoreFacts, Waiting, WhenFree,
+};
 use secrecy::ExposeSecret;
 
 use crate::Config;
@@ -81,10 +83,11 @@ fn check_standbys(config: &Config, standbys: &StandbyStats) -> anyhow::Result<()
 /// As [`open`].
 pub(crate) fn await_store(
     config: &Config,
+    when_free: WhenFree,
     look: &mut dyn FnMut(&Waiting) -> bool,
 ) -> anyhow::Result<bool> {
     let (url, options) = location(config)?;
-    PostgresEngine::await_store(url, &options, look).map_err(failed)
+    PostgresEngine::await_store(url, &options, when_free, look).map_err(failed)
 }
 
 /// The failure of a server whose store another one has taken over.
@@ -186,7 +189,7 @@ pub(crate) fn store_failed(error: &mayfly_base::Error) -> anyhow::Error {
             (FailureKind::Damage, "restore the database from a backup")
         }
         ErrorCode::NotYetInitialized => {
-            (FailureKind::Folder, "complete it by running the same 'mayflydb restore' again")
+            (FailureKind::Folder, "complete it by running the command that was interrupted again")
         }
         _ => (FailureKind::Folder, "start the database, or correct --storageUrl"),
     };

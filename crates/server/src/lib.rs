@@ -15,6 +15,7 @@ pub mod check;
 mod client;
 pub mod config;
 mod connection;
+pub mod copy;
 pub mod daemon;
 mod data_folder;
 mod database;

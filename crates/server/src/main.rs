@@ -18,8 +18,8 @@ use mayfly_server::signals::Signals;
 use mayfly_server::standby::{self, Turn};
 use mayfly_server::supervisor::{self, Supervisor};
 use mayfly_server::{
-    Config, DRAIN, DatabaseClock, Running, StartOptions, backup, check, healthcheck, permissions,
-    processor, start, status_task, storage_task,
+    Config, DRAIN, DatabaseClock, Running, StartOptions, backup, check, copy, healthcheck,
+    permissions, processor, start, status_task, storage_task,
 };
 use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
@@ -132,6 +132,7 @@ fn run_task(task: Option<&Task>) -> Option<anyhow::Result<()>> {
     Some(match task? {
         Task::Backup(flags) => backup::task::run(flags, out),
         Task::Restore(flags) => backup::restore::run(flags, out),
+        Task::Copy(flags) => copy::run(flags, out),
         Task::Check(flags) => check::run(flags, out),
         Task::Status(flags) => status_task::run(flags, out),
         Task::Completions { shell } => {
@@ -201,15 +202,13 @@ async fn serve(
     tokio::task::spawn_blocking(move || log_limits(&service, cache_bytes));
     let end = tokio::select! {
         end = wait_for_end(&running, &supervisor, &mut signals) => end?,
-        gone = owner_is_gone(&running, config) => gone.map(|()| End::OwnerGone)?,
+        gone = owner_is_gone(&running, config) => gone.map(|()| End::StandsForOwner)?,
         never = supervisor.attend(&running.service) => never,
     };
     let grace = match end {
         End::Asked(grace) => grace,
-        End::OwnerGone => {
-            tracing::info!(
-                "the primary is gone; this server begins again, as the primary if no other is faster"
-            );
+        End::StandsForOwner => {
+            tracing::info!("the primary is gone; this server begins again as the primary");
             running.abandon().await;
             return Ok(Ended::ForStandby);
         }
@@ -287,11 +286,11 @@ enum End {
     Asked(Duration),
     /// Another server has taken the store over.
     TakenOver,
-    /// The owner of the store, which this server only reads, is gone.
-    OwnerGone,
+    /// The store that this server only reads has no owner, and this server is to become it.
+    StandsForOwner,
 }
 
-/// Waits, on a secondary, until the store has no owner; for ever on other servers.
+/// Waits, on a secondary, until it is to replace the owner; for ever on other servers.
 async fn owner_is_gone(running: &Running, config: &Config) -> anyhow::Result<()> {
     match running.service.store.is_secondary() {
         true => standby::owner_is_gone(config).await,

@@ -3,7 +3,8 @@
 //! | | alone, primary | secondary |
 //! |---|---|---|
 //! | documents about the server in `local` and `config` | written | those of the primary |
-//! | indexes that follow the log, search indexes | brought forward | not read |
+//! | search indexes, in files of the server | brought forward | brought forward |
+//! | other indexes that follow the log | brought forward | not read |
 //! | archive of the log | written | - |
 //! | first start: a user, scripts | executed | - |
 
@@ -26,8 +27,8 @@ pub(crate) fn begin(config: &Config, service: &Arc<Service>, tasks: &mut JoinSet
     }
     if !service.store.is_secondary() {
         note_start(service);
-        tasks.spawn(service.clone().follow_log());
     }
+    tasks.spawn(service.clone().follow_log());
     if config.has_members() {
         tasks.spawn(service.clone().follow_members());
     }

@@ -1,4 +1,4 @@
-//! Opening a data folder without a server, for `mayflydb check` and `mayflydb restore`.
+//! Opening a data folder without a server, for `mayflydb check`, `restore` and `copy`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use mayfly_base::Clock;
 use mayfly_kv::Engine;
 use mayfly_kv_rocksdb::{OlderFormat, OpenError, RocksEngine, RocksOptions};
 use mayfly_query::PartialFilters;
-use mayfly_storage::{Store, StoreOptions};
+use mayfly_storage::{CatalogMarks, Store, StoreOptions};
 use mayfly_work::OpRegistry;
 
 /// Memory for the store.
@@ -41,10 +41,23 @@ pub(crate) fn open_store(
     engine: Arc<dyn Engine>,
     clock: Arc<dyn Clock>,
 ) -> mayfly_base::Result<Arc<Store>> {
+    open_marked(engine, clock, CatalogMarks::Refuse)
+}
+
+/// Opens the store of an engine, also one with the mark of a copy.
+///
+/// # Errors
+/// Errors of the store.
+pub(crate) fn open_marked(
+    engine: Arc<dyn Engine>,
+    clock: Arc<dyn Clock>,
+    marks: CatalogMarks,
+) -> mayfly_base::Result<Arc<Store>> {
     let options = StoreOptions {
         filters: Arc::new(PartialFilters),
         background: false,
         for_replay: true,
+        marks,
         ..StoreOptions::default()
     };
     let ops = OpRegistry::new(clock.clone());

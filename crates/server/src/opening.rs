@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use mayfly_query::PartialFilters;
 use mayfly_service::parameters;
 use mayfly_service::{CommandLine, Scripts, Service, ServiceOptions};
-use mayfly_storage::{Store, StoreOptions, StoreRole};
+use mayfly_storage::{CatalogMarks, Store, StoreOptions, StoreRole};
 use mayfly_work::OpRegistry;
 
 use crate::archive::Archive;
@@ -56,6 +56,7 @@ pub(crate) async fn open_service(
         background,
         for_replay: false,
         role,
+        marks: CatalogMarks::Refuse,
     };
     let store = Store::open(engine, store_options, clock.clone(), ops.clone())
         .and_then(|store| match role {

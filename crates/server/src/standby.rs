@@ -6,7 +6,7 @@
 //! over begins again as a waiting one.
 //!
 //! With `--replSet`, the others serve reads as secondaries while they wait. When the owner is gone,
-//! each of them begins again: one becomes the owner, which is the primary.
+//! one of them begins again and becomes the owner, which is the primary.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use mayfly_kv_postgres::{OpenError, Waiting};
+use mayfly_kv_postgres::{OpenError, Waiting, WhenFree};
 use tokio::sync::watch;
 
 use crate::config::EngineChoice;
@@ -60,7 +60,7 @@ pub async fn await_turn(
     let is_stopped = Arc::new(AtomicBool::new(false));
     let (waited, ends) = (config.clone(), is_stopped.clone());
     let mut waiting = tokio::task::spawn_blocking(move || {
-        database::await_store(&waited, &mut |why| {
+        database::await_store(&waited, WhenFree::Open, &mut |why| {
             found.send_if_modified(|last| last.replace(why.clone()).as_ref() != Some(why));
             !ends.load(Ordering::Acquire)
         })
@@ -97,15 +97,16 @@ pub async fn await_turn(
     }
 }
 
-/// Waits, on a secondary, until the store has no owner.
+/// Waits, on a secondary, until the store has no owner, and this server is to become it.
 ///
 /// # Errors
 /// A [`Failure`] as of a start.
 pub async fn owner_is_gone(config: &Config) -> anyhow::Result<()> {
     // The thread ends with the process if the server ends before.
     let waited = config.clone();
-    let waiting =
-        tokio::task::spawn_blocking(move || database::await_store(&waited, &mut |_| true));
+    let waiting = tokio::task::spawn_blocking(move || {
+        database::await_store(&waited, WhenFree::StandForOwner, &mut |_| true)
+    });
     waiting.await.context("waiting for the store was interrupted")?.map(drop)
 }
 
@@ -118,6 +119,7 @@ fn announce(config: &Config) -> Option<Announcement> {
 fn sentence(why: &Waiting) -> String {
     match why {
         Waiting::Owner(owner) => format!("{owner} owns the store; this server takes it over later"),
+        Waiting::Candidate => "another server is about to open the store".into(),
         Waiting::FormerOwner => {
             "PostgreSQL was restarted, and the owner of the store has some seconds to return".into()
         }

@@ -255,6 +255,7 @@ impl Running {
             let _ = tokio::task::spawn_blocking(move || archive.stop()).await;
         }
         let store = self.service.store.clone();
+        let is_remote = store.engine().caps().is_remote;
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
         drop(self.announcement.take());
         if let Some(traces) = self.traces.take() {
@@ -270,11 +271,18 @@ impl Running {
             Ok(Err(error)) => Err(anyhow!("{}", error.message())),
             Err(error) => Err(anyhow!(error)),
         }
-        .context(Failure::new(
-            FailureKind::Damage,
-            "cannot close the data folder",
-            "the next start recovers from the write-ahead log; see the messages before this one",
-        ))
+        .context(match is_remote {
+            false => Failure::new(
+                FailureKind::Damage,
+                "cannot close the data folder",
+                "the next start recovers from the write-ahead log; see the messages before this one",
+            ),
+            true => Failure::new(
+                FailureKind::General,
+                "cannot close the store",
+                "acknowledged writes are stored; the next start does what is left",
+            ),
+        })
     }
 }
 

@@ -34,7 +34,7 @@ pub use records::{
 };
 pub use server::{CommandLine, Service, ServiceOptions};
 pub use sessions::{
-    Beginning, CheckedOut, CursorOwner, Cursors, IdleTime, OpenTransactions, Sessions,
+    Beginning, CheckedOut, CursorOwner, Cursors, IdleTime, OpenCursor, OpenTransactions, Sessions,
     TransactionCounts, TransactionInfo,
 };
 pub use settings::{

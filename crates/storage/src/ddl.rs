@@ -13,6 +13,7 @@ mod rebuild;
 mod rename;
 mod replace;
 mod search;
+mod search_views;
 mod select;
 mod sparing;
 #[cfg(test)]
@@ -48,8 +49,9 @@ pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
 pub(crate) use rebuild::Replaced;
 pub use rename::{RenameTarget, TempMark};
 pub use replace::Replacement;
-pub(crate) use search::LOGGED_SEARCH;
+pub(crate) use search::{LOGGED_SEARCH, LoggedSearchIndex};
 pub use search::{NewSearchIndex, SearchSelector};
+pub(crate) use search_views::ViewSource;
 use sparing::{OpenTransactions, options_endanger};
 
 /// A collection that is to be created.

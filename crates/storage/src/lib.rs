@@ -33,9 +33,11 @@ mod views;
 mod write;
 
 pub use backup::{
-    BackupPoint, Checkpoint, CollectionAtPoint, EntriesReader, EntriesWriter, ExpiryAfterRestore,
-    LEASE as BACKUP_LEASE, MAX_RUN_BYTES, PointContent, RUN_BYTES, RecordedBackup, RestoreSource,
-    approximate_entry_bytes,
+    BackupPoint, COPY_LEASE, Checkpoint, CollectionAtPoint, CollectionDigest, CopyEnd, CopyHold,
+    CopyPhase, CopyPoint, CopyState, CopyTarget, EntriesPosition, EntriesReader, EntriesWriter,
+    ExpiryAfterRestore, IndexDigest, LEASE as BACKUP_LEASE, MAX_RUN_BYTES, PointContent, RUN_BYTES,
+    RecordedBackup, RestoreSource, SessionsPart, approximate_entry_bytes, end_of_run, identity_of,
+    last_log_time, moved_by, note_copying, note_moved,
 };
 pub use catalog::{
     Attached, Capped, Collection, Core, History, Index, SearchIndex, SearchVersion, Settings,
@@ -69,7 +71,7 @@ pub use record::error::from_kv as of_engine;
 pub use record::{IdKey, RecordKey, RetiredTally, StoredDocument, id_key, new_uuid, record_id};
 pub use replay::Replay;
 pub use session::StoreSession;
-pub use store::{Store, StoreOptions, StoreRole};
+pub use store::{CatalogMarks, Store, StoreOptions, StoreRole};
 pub use ttl::TtlStats;
 pub use views::{
     MAX_VIEW_DEPTH, ReadsOf, ResolvedView, SHOW_BUCKETS_STAGE, UNPACK_STAGE, View, buckets_view,

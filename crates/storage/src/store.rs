@@ -12,7 +12,7 @@ use mayfly_kv::{Engine, Guard, Keyspace};
 use mayfly_value::{Collation, RawDoc};
 use mayfly_work::OpRegistry;
 
-use crate::backup::refuse_unfinished;
+use crate::backup::{CopyExport, refuse_unfinished};
 use crate::catalog::Collection;
 use crate::catalog::counts::CountsRow;
 use crate::catalog::{Catalog, Core, History, IdHints, OpenPlaces, rows};
@@ -23,6 +23,7 @@ use crate::policy::watch::{ClockWatch, Mark};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::secondary::{FollowingEngine, SettledThread, read_settled};
+use crate::shared::begin_versions;
 use crate::sweep::Sweeper;
 use crate::ttl::TtlMonitor;
 use crate::ttl::pass::PacedPolicies;
@@ -63,6 +64,19 @@ pub struct StoreOptions {
     pub for_replay: bool,
     /// What the store does with its byte store.
     pub role: StoreRole,
+    /// Whether the store is opened although its catalog has the mark of an unfinished copy, or of
+    /// a store that was moved.
+    pub marks: CatalogMarks,
+}
+
+/// What an open does with a catalog that says that no server may use the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CatalogMarks {
+    /// It fails.
+    #[default]
+    Refuse,
+    /// It opens the store: for the copy that has written the mark.
+    Allow,
 }
 
 impl Default for StoreOptions {
@@ -75,6 +89,7 @@ impl Default for StoreOptions {
             background: true,
             for_replay: false,
             role: StoreRole::Alone,
+            marks: CatalogMarks::Refuse,
         }
     }
 }
@@ -109,6 +124,8 @@ pub struct Store {
     pub(crate) paced: PacedPolicies,
     /// Writes the settled timestamp for secondaries, or reads it as one.
     settled: parking_lot::Mutex<Option<SettledThread>>,
+    /// The copy of this store that is under way.
+    pub(crate) export: CopyExport,
     /// The mark of the point of the backup cursor that is open.
     pub(crate) cursor_point: parking_lot::Mutex<Weak<()>>,
     /// Called after each unit of a visit.
@@ -132,19 +149,19 @@ impl Store {
     /// background threads.
     ///
     /// # Errors
-    /// 12 UnsupportedFormat, 301 DataCorruptionDetected, 94 NotYetInitialized if a restore into the
-    /// engine is not complete, errors of the engine.
+    /// 12 UnsupportedFormat, 301 DataCorruptionDetected, 94 NotYetInitialized if a restore or a
+    /// copy into the engine is not complete or the store was moved, errors of the engine.
     pub fn open(
         engine: Arc<dyn Engine>,
         options: StoreOptions,
         clock: Arc<dyn Clock>,
         ops: Arc<OpRegistry>,
     ) -> Result<Arc<Store>> {
-        refuse_unfinished(&*engine)?;
-        let following = match options.role {
-            StoreRole::Secondary => Some(FollowingEngine::new(engine.clone())),
-            StoreRole::Alone | StoreRole::Owner => None,
-        };
+        if options.marks == CatalogMarks::Refuse {
+            refuse_unfinished(&*engine)?;
+        }
+        let is_secondary = options.role == StoreRole::Secondary;
+        let following = is_secondary.then(|| FollowingEngine::new(engine.clone()));
         let engine = following.clone().map_or(engine, |it| it as Arc<dyn Engine>);
         let catalog = Catalog::load(&*engine, &*options.filters)?;
         let limits = LogLimits {
@@ -188,6 +205,7 @@ impl Store {
             visit_hook: VisitHook::default(),
             paced: PacedPolicies::default(),
             settled: parking_lot::Mutex::default(),
+            export: CopyExport::default(),
             cursor_point: parking_lot::Mutex::default(),
             #[cfg(test)]
             between_units: parking_lot::Mutex::default(),
@@ -209,6 +227,7 @@ impl Store {
         following: &FollowingEngine,
         background: bool,
     ) -> Result<()> {
+        self.begin_local_search();
         following.follow_for(self);
         self.stay_secondary();
         if background {
@@ -219,9 +238,13 @@ impl Store {
 
     /// Discards what the last run has left unfinished, and starts background threads.
     fn begin(self: &Arc<Store>, background: bool, for_replay: bool, role: StoreRole) -> Result<()> {
+        if role == StoreRole::Owner {
+            begin_versions(self.engine()).map_err(from_kv)?;
+        }
         self.load_counts()?;
-        self.forget_unfinished_builds()?;
+        // A replay does so itself, after it has noted where it begins: the log gets an entry.
         if !for_replay {
+            self.forget_unfinished_builds()?;
             self.drop_temporary()?;
         }
         if !background {
@@ -344,6 +367,8 @@ impl Store {
                 txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked)
                     .map_err(from_kv)?;
             }
+            // The entries may change from now on.
+            txn.delete(Keyspace::Catalog, catalog_key::COPYING, Guard::Checked).map_err(from_kv)?;
             Ok(found)
         })?;
         for collection in by_id.values() {
@@ -363,7 +388,8 @@ impl Store {
         self.change(|txn, _| {
             for (fed, row) in &feeds {
                 let key = catalog_key::feed(fed.id);
-                txn.put(Keyspace::Catalog, &key, &row.encode(), Guard::Checked).map_err(from_kv)?;
+                let value = fed.row_value(*row);
+                txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
             }
             for collection in self.catalog.all().values() {
                 // Waits for a unit that began before the close. If one hangs, the next start counts
@@ -388,6 +414,7 @@ impl Store {
     /// # Errors
     /// Errors of the engine.
     pub fn close(&self) -> Result<()> {
+        self.engine.begin_to_close();
         let monitor = self.ttl.lock().take();
         if let Some(monitor) = monitor {
             monitor.stop(&self.ttl_params);
@@ -398,6 +425,7 @@ impl Store {
         }
         drop(self.settled.lock().take());
         if self.is_secondary() {
+            self.await_steps_of_feeds(LAST_UNIT);
             self.close_gate();
             return self.engine.close().map_err(from_kv);
         }
@@ -409,6 +437,7 @@ impl Store {
         self.close_gate();
         // Held snapshots keep the engine's files open; no new ones are taken now.
         self.history.set_window_secs(0);
+        self.drop_copy_point();
         self.engine.close().map_err(from_kv)?;
         counted.and(recorded).and(measured)
     }

@@ -105,6 +105,7 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
         // Space is reclaimed in large pieces, which must not happen during a mass deletion.
         let now = store.clock.monotonic_micros();
         look = store.look_at_room();
+        store.expire_copy();
         let lately = swept_micros.is_some_and(|then| now - then < look.as_micros() as i64);
         let all = !(only_trim && lately);
         if all {

@@ -37,6 +37,8 @@ pub const SHOW_BUCKETS_STAGE: &str = "$_internalShowBuckets";
 /// A view after following `viewOn` to a collection.
 #[derive(Clone, Debug)]
 pub struct ResolvedView {
+    /// The name of the view.
+    pub ns: Namespace,
     /// The collection that it reads; it need not exist.
     pub on: Namespace,
     /// The stages of all views on the way, the innermost first, as an array.
@@ -49,6 +51,17 @@ pub struct ResolvedView {
 }
 
 impl ResolvedView {
+    /// What the view makes of the documents of its collection: `{ pipeline, collation? }`. Search
+    /// indexes on the view compare it with that of the documents that they contain.
+    pub fn transformation(&self) -> DocBuf {
+        let mut out = DocBuilder::new();
+        out.append("pipeline", RawValue::Array(self.pipeline.as_doc()));
+        if let Some(collation) = &self.collation {
+            out.append("collation", collation.document());
+        }
+        out.finish()
+    }
+
     /// Whether it shows buckets instead of the measurements in them.
     pub fn shows_buckets(&self) -> bool {
         let first = self.pipeline.as_doc().iter().next();
@@ -167,7 +180,8 @@ impl Store {
                     let is_series = pipelines.len() == 1
                         && self.collection(view, &on).is_some_and(|it| it.time_series().is_some());
                     let pipeline = joined(&pipelines);
-                    return Ok(Some(ResolvedView { on, pipeline, collation, is_series }));
+                    let ns = ns.clone();
+                    return Ok(Some(ResolvedView { ns, on, pipeline, collation, is_series }));
                 }
             }
         }
@@ -228,10 +242,11 @@ impl Store {
         let reads = reads_of(ns.db(), options);
         self.check_graph(ns, &reads, reads_of)?;
         self.check_collations(ns, options, &reads, reads_of)?;
-        self.write_view(op, ns, Some(options)).and_then(|found| match found {
-            true => Ok(()),
-            false => Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist")),
-        })
+        match self.write_view(op, ns, Some(options))? {
+            true => self.follow_views(ns.db()),
+            false => return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist")),
+        }
+        Ok(())
     }
 
     /// Drops a view; returns false when there is none.
@@ -248,6 +263,7 @@ impl Store {
         let _leaving = self.definitions.changing(ns, Definition::Changed);
         let dropped = self.write_view(op, ns, None)?;
         if dropped {
+            self.follow_views(ns.db());
             self.report_definition(&DefinitionChange::ViewDropped { ns, definition: old.as_doc() });
         }
         Ok(dropped)
@@ -385,7 +401,7 @@ pub fn buckets_view(collection: &Collection) -> Option<ResolvedView> {
     pipeline.push_document().start_document(SHOW_BUCKETS_STAGE);
     pipeline.append("timeField", series.fields.time.as_str()).end().end();
     let (on, pipeline) = (collection.namespace(), pipeline.finish());
-    Some(ResolvedView { on, pipeline, collation: None, is_series: false })
+    Some(ResolvedView { ns: on.clone(), on, pipeline, collation: None, is_series: false })
 }
 
 fn view_of(db: &str, document: RawDoc<'_>) -> Option<View> {

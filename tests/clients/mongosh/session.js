@@ -186,7 +186,8 @@ check('rs helpers of the member', () => {
   const before = db;
   db = new Mongo(process.env.MONGODB_REPLICA_SET_URI).getDB('test');
   try {
-    assert.equal(rs.status().members.length, 1);
+    const hosts = process.env.MONGODB_REPLICA_SET_URI.split('/')[2].split(',');
+    assert.equal(rs.status().members.length, hosts.length);
     rs.printReplicationInfo();
     rs.printSecondaryReplicationInfo();
     const config = rs.conf();

@@ -18,6 +18,11 @@ NOBODY = 65534
 SETTINGS = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "full_page_writes=off", "max_connections=500")
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
 def programs() -> Path:
     """The folder of the newest PostgreSQL."""
     def version(folder: str) -> int:
@@ -63,10 +68,7 @@ class Postgres:
             subprocess.run([self.programs / program, *arguments], check=True, **self.options(out))
 
     def start(self, data: Path, *further: str, port: int | None = None) -> None:
-        if port is None:
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
-        self.port = port
+        self.port = port or free_port()
         settings = [word for setting in (*SETTINGS, *further) for word in ("-c", setting)]
         with open(self.log, "ab") as out:
             command = [self.programs / "postgres", "-D", data, "-p", str(self.port), *settings]
@@ -92,6 +94,15 @@ class Postgres:
         """What a query returns, its only column of its only row."""
         command = [self.programs / "psql", "-qXAt", url, "-c", text]
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, text=True).stdout.strip()
+
+    def hold(self, url: str, lock: str) -> subprocess.Popen:
+        """A session that holds a lock until its standard input is closed."""
+        command = [self.programs / "psql", "-qXAt", url]
+        session = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        session.stdin.write(f"begin; {lock}; select 'held';\n")
+        session.stdin.flush()
+        assert session.stdout.readline() == "held\n"
+        return session
 
     def url(self, database: str) -> str:
         return f"postgresql://mayfly@127.0.0.1:{self.port}/{database}?sslmode=disable"
@@ -144,3 +155,38 @@ class Standby(Postgres):
 
     def promote(self) -> None:
         self.ask(self.url("postgres"), "select pg_promote()")
+
+
+class Network:
+    """A network to a port of 127.0.0.1 that can stop forwarding, without closing a connection."""
+
+    def __init__(self, port):
+        self.target, self.flows = ("127.0.0.1", port), threading.Event()
+        self.flows.set()
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(self.target)
+            except OSError:
+                return
+            for way in ((near, far), (far, near)):
+                threading.Thread(target=self.forward, args=way, daemon=True).start()
+
+    def forward(self, source, target):
+        try:
+            while data := source.recv(65536):
+                self.flows.wait()
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            for end in (source, target):
+                end.close()
+
+    def close(self):
+        self.flows.set()
+        self.listener.close()

@@ -6,16 +6,8 @@ import threading
 import time
 from datetime import datetime, timezone
 
-import pytest
 
-from postgres import Postgres
 from test_backup import BINARY, ENVIRONMENT, back_up, fails, fill, hashes, noise, server, succeeds, until
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    with Postgres(tmp_path_factory.mktemp("postgres") / "log") as one:
-        yield one
 
 
 def over(tmp_path, name, url, *arguments):

@@ -52,7 +52,7 @@ def test_there_are_command_lines():
 def test_the_server_accepts_the_command_line(arguments, tmp_path):
     # With --print-config all options are read and checked, and nothing is started. Tasks that read no configuration have
     # their own options, which are read before --help is.
-    tasks = ("backup", "restore", "check", "status", "completions", "manual")
+    tasks = ("backup", "restore", "check", "copy", "status", "completions", "manual")
     last = "--help" if arguments[0] in tasks else "--print-config"
     command = [os.environ["MAYFLYDB_BIN"], *(word for word in arguments if word != last), last]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAYFLYDB_")}

@@ -10,15 +10,9 @@ import pymongo
 import pytest
 from pymongo.errors import PyMongoError
 
-from postgres import Postgres
+from postgres import Network, Postgres
 
 PATIENCE = 60
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    with Postgres(tmp_path_factory.mktemp("postgres") / "log") as server:
-        yield server
 
 
 def environment():
@@ -241,3 +235,16 @@ def test_long_keys_are_refused_by_name(postgres, tmp_path):
     assert refused.value.code == 17280
     assert carts.count_documents({}) == 1
     assert node.end() == 0
+
+
+def test_a_server_ends_although_postgresql_does_not_answer(postgres, tmp_path):
+    network = Network(postgres.port)
+    node = Node(tmp_path / "node", postgres.database().replace(f":{postgres.port}/", f":{network.port}/"))
+    try:
+        node.client().t.c.insert_one({"_id": 1})
+        network.flows.clear()
+        begun = time.monotonic()
+        assert node.end() == 1 and "acknowledged writes are stored" in node.log.read_text()
+        assert time.monotonic() - begun < 25
+    finally:
+        network.close()

@@ -32,15 +32,16 @@ def is_alive(pid):
         return False
 
 
-def test_files_with_servers_of_their_own_are_a_suite(runner):
-    suites = [runner.KINDS[name](name) for name in ("python", "servers")]
+def test_files_with_servers_of_their_own_are_suites(runner):
+    own = runner.OWN_ENGINE + runner.OWN_POSTGRES
+    suites = [runner.KINDS[name](name) for name in ("python", "servers", "servers-postgres")]
     for suite in suites:
         suite.venv, suite.match = Path("venv"), None
-        assert all((suite.folder / name).is_file() for name in runner.OWN_ENGINE)
-    without, alone = (suite.command()[0] for suite in suites)
-    assert without.count("--ignore") == len(runner.OWN_ENGINE)
-    assert [name for name in without if name in runner.OWN_ENGINE] == runner.OWN_ENGINE
-    assert alone.count("--ignore") == 0 and alone[-len(runner.OWN_ENGINE):] == runner.OWN_ENGINE
+        assert all((suite.folder / name).is_file() for name in own)
+    shared, servers, postgres = (suite.command()[0] for suite in suites)
+    assert [shared[place + 1] for place, word in enumerate(shared) if word == "--ignore"] == own
+    for command, files in ((servers, runner.OWN_ENGINE), (postgres, runner.OWN_POSTGRES)):
+        assert [word for word in command if word in own] == files and "--ignore" not in command
 
 
 @contextmanager

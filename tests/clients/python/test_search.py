@@ -258,6 +258,96 @@ def test_a_search_finds_every_acknowledged_write(db):
     assert failures == []
 
 
+def test_indexes_on_views(db):
+    db.c.insert_many({"_id": n, "title": f"book {n}", "year": 1990 + n, "v": [n, 1, 0, 1]} for n in range(20))
+    newer = [{"$match": {"$expr": {"$gte": ["$year", 2000]}}}, {"$set": {"kind": {"$concat": ["new ", "$title"]}}}]
+    db.create_collection("w", viewOn="c", pipeline=newer)
+    facet = {"year": [{"type": "number"}, {"type": "numberFacet"}]}
+    text = {"mappings": {"dynamic": True, "fields": facet}, "storedSource": {"include": ["kind"]}}
+    models = [SearchIndexModel(text, name="t"), SearchIndexModel(VECTOR, name="v", type="vectorSearch")]
+    assert db.w.create_search_indexes(models) == ["t", "v"]
+    assert list(db.c.list_search_indexes()) == []
+    assert code_of(lambda: db.c.create_search_index(SearchIndexModel(DYNAMIC, name="t"))) == 68
+    until_ready(db.w)
+    found = lambda view, word, *later: search(view, {"index": "t", "text": {"path": "kind", "query": word}}, *later)
+    assert found(db.w, "12") == [db.w.find_one({"_id": 12})] == [db.c.find_one({"_id": 12}) | {"kind": "new book 12"}]
+    assert found(db.w, "2") == []
+    buckets = {"type": "number", "path": "year", "boundaries": [1990, 2000, 2010]}
+    meta = {"index": "t", "facet": {"operator": {"exists": {"path": "title"}}, "facets": {"y": buckets}}}
+    assert list(db.w.aggregate([{"$searchMeta": meta}])) == [
+        {"count": {"lowerBound": 10}, "facet": {"y": {"buckets": [{"_id": 1990, "count": 0}, {"_id": 2000, "count": 10}]}}}
+    ]
+    stored = {"index": "t", "text": {"path": "kind", "query": "12"}, "returnStoredSource": True}
+    assert search(db.w, stored) == [{"_id": 12, "kind": "new book 12"}]
+    near = {"index": "v", "path": "v", "queryVector": [0, 1, 0, 1], "exact": True, "limit": 2}
+    assert ids(db.w.aggregate([{"$vectorSearch": near}])) == [10, 11]
+
+    db.c.update_one({"_id": 12}, {"$set": {"year": 1999}})
+    assert found(db.w, "12") == []
+    db.c.update_one({"_id": 2}, {"$set": {"year": 2001}})
+    assert ids(found(db.w, "2")) == [2]
+
+    older = [{"$match": {"$expr": {"$lt": ["$year", 2000]}}}, {"$set": {"kind": {"$concat": ["old ", "$title"]}}}]
+    db.command("collMod", "w", viewOn="c", pipeline=older)
+    until_ready(db.w)
+    assert [document["kind"] for document in found(db.w, "12")] == ["old book 12"]
+    assert found(db.w, "13") == []
+    db.w.update_search_index("t", {"mappings": {"fields": {"kind": {"type": "token"}}}})
+    until_ready(db.w)
+    assert ids(search(db.w, {"index": "t", "equals": {"path": "kind", "value": "old book 3"}})) == [3]
+    db.w.drop_search_index("v")
+    assert [index["name"] for index in db.w.list_search_indexes()] == ["t"]
+    db.w.drop()
+    db.create_collection("w", viewOn="c", pipeline=newer)
+    assert list(db.w.list_search_indexes()) == [] and found(db.w, "12") == []
+
+
+def test_searches_while_a_view_changes(db):
+    """Each document that is found is one that the view shows with this word; searches fail while the index is filled."""
+    db.c.insert_many({"_id": n, "w": f"n{n}"} for n in range(50))
+    stages = {word: [{"$set": {"t": {"$concat": [word, " ", "$w"]}}}] for word in ["alpha", "beta"]}
+    db.create_collection("w", viewOn="c", pipeline=stages["alpha"])
+    db.w.create_search_index(SearchIndexModel(DYNAMIC))
+    until_ready(db.w)
+    stop, failures, full = threading.Event(), [], []
+
+    def look(word):
+        with MongoClient(os.environ["MONGODB_URI"]) as other:
+            while not stop.is_set():
+                try:
+                    found = search(other.search_tests.w, {"text": {"path": "t", "query": word}}, {"$set": {"m": "$$SEARCH_META"}})
+                except OperationFailure as error:
+                    if "INITIAL_SYNC" not in str(error) and error.code != 175:
+                        failures.append(error)
+                    continue
+                if found:
+                    full.append(word)
+                if len(found) not in (0, 50) or any(word not in document["t"] or document["m"]["count"]["lowerBound"] != 50 for document in found):
+                    failures.append((word, found))
+
+    threads = [threading.Thread(target=look, args=(word,)) for word in stages]
+    for thread in threads:
+        thread.start()
+    for _ in range(6):
+        for word in ["beta", "alpha"]:
+            db.command("collMod", "w", viewOn="c", pipeline=stages[word])
+            until_ready(db.w)
+            assert len(search(db.w, {"text": {"path": "t", "query": word}})) == 50
+            time.sleep(0.02)
+    # A client changes the definition itself.
+    seen = len(full)
+    changed = db["system.views"].update_one({"_id": "search_tests.w"}, {"$set": {"pipeline": stages["beta"]}})
+    assert changed.modified_count == 1
+    deadline = time.monotonic() + 30
+    while "beta" not in full[seen:]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == [] and set(full) == set(stages)
+
+
 def test_expired_documents_are_never_found(db):
     index = {"key": {"at": 1}, "name": "at", "expireAfterSeconds": 1, "ttl": {"hideExpired": True, "holdField": "keep"}}
     db.command({"createIndexes": "c", "indexes": [index]})

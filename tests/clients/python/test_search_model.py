@@ -19,6 +19,8 @@ SEED = int(os.environ.get("SEARCH_MODEL_SEED", str(random.SystemRandom().randran
 WRITERS = 4
 # A policy hides a document this long after its date.
 EXPIRY = timedelta(seconds=1)
+# Shows the documents of even numbers, with another word.
+VIEW = [{"$match": {"$expr": {"$eq": [{"$mod": ["$n", 2]}, 0]}}}, {"$set": {"u": {"$concat": ["$w", "view"]}}}]
 VECTORS = {"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "euclidean"}]}
 
 
@@ -66,7 +68,7 @@ class Writer(threading.Thread):
             word = None
         else:
             date = datetime.now(timezone.utc) + timedelta(seconds=self.random.choice([0.0, 0.5, 3600]))
-            document = {"w": word, "at": date, "v": [float(self.which), float(self.number), 0.0]}
+            document = {"w": word, "at": date, "v": [float(self.which), float(self.number), 0.0], "n": self.number}
             collection.replace_one({"_id": key}, document, upsert=True)
             self.words[key], self.dates[key] = word, date
         self.unsure.discard(key)
@@ -79,26 +81,29 @@ class Writer(threading.Thread):
             if searched is None:
                 continue
             found = self.search(collection, searched)
-            if found is None:
+            in_view = self.search(collection.database.w, f"{searched}view", "of_view", "u")
+            if found is None or in_view is None:
                 return
             ended = datetime.now(timezone.utc)
             self.checks += 1
             wanted = [key] if searched == word else []
+            shown = wanted if self.number % 2 == 0 else []
             due = self.dates[key] + EXPIRY if wanted else None
             if due and began < due <= ended + timedelta(milliseconds=5):
                 continue
             expected = [] if due and due <= began else wanted
-            if found != expected:
-                self.failures.append((key, searched, found, expected, due, began))
+            shown = [] if due and due <= began else shown
+            if (found, in_view) != (expected, shown):
+                self.failures.append((key, searched, found, in_view, expected, shown, due, began))
         if word is not None and self.random.random() < 0.3:
             stage = {"index": "v", "path": "v", "queryVector": [float(self.which), float(self.number), 0.0], "exact": True, "limit": 1}
             near = [document["_id"] for document in collection.aggregate([{"$vectorSearch": stage}])]
             if self.dates[key] + EXPIRY > datetime.now(timezone.utc) + timedelta(milliseconds=5) and near != [key]:
                 self.failures.append((key, "vector", near))
 
-    def search(self, collection, word):
+    def search(self, collection, word, index="t", path="w"):
         """The keys of a word; none while an index is being built again after a crash."""
-        stage = {"index": "t", "text": {"path": "w", "query": word}}
+        stage = {"index": index, "text": {"path": path, "query": word}}
         try:
             return [document["_id"] for document in collection.aggregate([{"$search": stage}])]
         except OperationFailure as error:
@@ -119,7 +124,11 @@ def test_searches_agree_with_a_model(tmp_path):
             client.t.command({"createIndexes": "c", "indexes": [index]})
             text = {"mappings": {"fields": {"w": {"type": "string"}}}}
             client.t.c.create_search_indexes([SearchIndexModel(text, name="t"), SearchIndexModel(VECTORS, name="v", type="vectorSearch")])
+            client.t.create_collection("w", viewOn="c", pipeline=VIEW)
+            text = {"mappings": {"fields": {"u": {"type": "string"}}}}
+            client.t.w.create_search_index(SearchIndexModel(text, name="of_view"))
             until_ready(client.t.c)
+            until_ready(client.t.w)
         box = {"server": server}
         writers = [Writer(which, lambda: box["server"].uri, stop) for which in range(WRITERS)]
         for writer in writers:
@@ -142,6 +151,7 @@ def test_searches_agree_with_a_model(tmp_path):
         assert checks > 100 and kills > 2
         with MongoClient(server.uri) as client:
             until_ready(client.t.c)
+            until_ready(client.t.w)
             compare(client, writers)
             assert client.admin.command("serverStatus")["search"]["rebuilds"] == 0
             # Changes are in files after five seconds.
@@ -152,6 +162,7 @@ def test_searches_agree_with_a_model(tmp_path):
         server = Server(tmp_path / "data")
         with MongoClient(server.uri) as client:
             until_ready(client.t.c)
+            until_ready(client.t.w)
             compare(client, writers)
             assert client.admin.command("serverStatus")["search"]["rebuilds"] > 0
     finally:
@@ -170,6 +181,9 @@ def compare(client, writers):
     soon = datetime.now(timezone.utc) + timedelta(minutes=1)
     lasting = {writer_key for writer in writers for writer_key, date in writer.dates.items() if date > soon}
     assert {key: word for key, word in found.items() if key in lasting} == {key: word for key, word in stored.items() if key in lasting}
+    words = lambda documents: {document["_id"]: document["u"] for document in documents if document["_id"] in lasting}
+    stage = {"index": "of_view", "exists": {"path": "u"}}
+    assert words(client.t.w.aggregate([{"$search": stage}])) == words(client.t.w.find())
     for key, word in sure.items():
         if key in lasting and not any(key in writer.unsure for writer in writers):
             assert found.get(key) == word

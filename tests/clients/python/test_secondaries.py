@@ -6,21 +6,15 @@ import time
 import pymongo
 import pytest
 from pymongo import ReadPreference
-from pymongo.errors import NotPrimaryError, OperationFailure, PyMongoError, WriteConcernError
+from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure, PyMongoError, WriteConcernError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from postgres import Postgres
+from postgres import Network
 from test_postgres import PATIENCE, Node
 from test_standby import Member, until
 
 SET = "rs0"
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    with Postgres(tmp_path_factory.mktemp("postgres") / "log") as server:
-        yield server
 
 
 class SetMember(Member):
@@ -94,6 +88,32 @@ def test_drivers_find_the_members(two):
     assert second.end() == 0
     until(lambda: first.client().admin.command("hello")["hosts"] == [first.address], 20)
     assert first.end() == 0
+
+
+def test_a_configuration_keeps_its_members(two):
+    first, _ = two
+    admin = first.client().admin
+    until(lambda: len(admin.command("hello")["hosts"]) == 2)
+
+    def configure(**changes):
+        config = admin.command("replSetGetConfig")["config"]
+        admin.command("replSetReconfig", {**config, "version": config["version"] + 1, **changes})
+
+    members = admin.command("replSetGetConfig")["config"]["members"]
+    configure(settings={"electionTimeoutMillis": 4000})
+    configure(members=[{**member, "tags": {"dc": "east"}} for member in members])
+    config = admin.command("replSetGetConfig")["config"]
+    assert [member["tags"] for member in config["members"]] == [{"dc": "east"}] * 2
+    for members, code in [
+        (members[:1], 238),
+        ([*members, {"_id": 2, "host": "127.0.0.1:1"}], 238),
+        ([members[0], {**members[1], "host": "127.0.0.1:1"}], 93),
+        ([members[0], {**members[1], "priority": 2}], 93),
+        ([members[1], members[0]], 103),
+    ]:
+        with pytest.raises(OperationFailure) as refused:
+            configure(members=members)
+        assert refused.value.code == code, members
 
 
 def test_a_secondary_answers_reads_and_refuses_writes(two):
@@ -294,9 +314,9 @@ class Load:
             self.attempt(lambda: nearest.find_one({"_id": 0}))
             self.reads += 1
 
-    def goes_on(self):
+    def goes_on(self, secs=PATIENCE):
         inserted, reads = self.inserted, self.reads
-        until(lambda: self.inserted > inserted + 20 and self.reads > reads + 20)
+        until(lambda: self.inserted > inserted + 20 and self.reads > reads + 20, secs)
 
     def end(self):
         self.ended.set()
@@ -326,3 +346,122 @@ def test_a_secondary_becomes_the_primary(three):
         until(lambda: primary.says("ready on"))
         load.goes_on()
     load.end()
+
+
+def test_one_secondary_takes_over_and_the_other_goes_on_reading(three):
+    connect(three).t.items.insert_one({"_id": 1})
+    primary, *secondaries = three
+    until(lambda: all(on_secondary(member.client().t.items).find_one({"_id": 1}) for member in secondaries))
+    ended, errors, events = threading.Event(), {member: [] for member in secondaries}, {member: [] for member in secondaries}
+
+    def read(member):
+        items = pymongo.MongoClient(member.address, directConnection=True, retryReads=False).t.items
+        while not ended.is_set():
+            try:
+                on_secondary(items).find_one({"_id": 1})
+            except PyMongoError as error:
+                errors[member].append(error)
+
+    def follow(member):
+        items = on_secondary(pymongo.MongoClient(member.address, directConnection=True).t.items)
+        try:
+            with items.watch(max_await_time_ms=500) as stream:
+                while not ended.is_set():
+                    if event := stream.try_next():
+                        events[member].append(event["documentKey"]["_id"])
+        except PyMongoError as error:
+            events[member].append(error)
+
+    threads = [threading.Thread(target=job, args=[member], daemon=True) for member in secondaries for job in (read, follow)]
+    for thread in threads:
+        thread.start()
+    client = connect(three)
+    inserted = iter(range(2, 10_000))
+    until(lambda: client.t.items.insert_one({"_id": next(inserted)}) and all(events.values()))
+    primary.kill()
+    until(lambda: sum(member.says("begins again as the primary") for member in secondaries) == 1)
+    winner = next(member for member in secondaries if member.says("begins again as the primary"))
+    reader = next(member for member in secondaries if member is not winner)
+    until(lambda: winner.log.read_text().count("ready on") == 2)
+    last = "after the takeover"
+    client.t.items.insert_one({"_id": last})
+    until(lambda: last in events[reader])
+    ended.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert errors[winner] and not errors[reader]
+    assert not reader.says("begins again") and reader.log.read_text().count("ready on") == 1
+    seen = [event for event in events[reader] if event != last]
+    assert seen == list(range(seen[0], seen[0] + len(seen)))
+
+
+def test_a_primary_whose_network_is_cut_does_not_keep_its_clients(postgres, tmp_path):
+    url, network = postgres.database(), Network(postgres.port)
+    first = SetMember(tmp_path / "first", url.replace(f":{postgres.port}/", f":{network.port}/"))
+    first.client()
+    second = SetMember(tmp_path / "second", url)
+    try:
+        second.client()
+        load = Load([first, second])
+        load.goes_on()
+        cut_off, other, longest = first.client(), second.client(), 0
+        network.flows.clear()
+
+        def has_other_primary():
+            # Drivers end their operations when the server does not answer while these wait for PostgreSQL.
+            nonlocal longest
+            asked = time.monotonic()
+            cut_off.admin.command("hello")
+            longest = max(longest, time.monotonic() - asked)
+            time.sleep(0.1)
+            try:
+                return other.admin.command("hello")["isWritablePrimary"]
+            except AutoReconnect:
+                return False
+
+        # The lease of ten seconds, a takeover, and the selection of a server; the statements of operations have 30 s.
+        until(has_other_primary, 30)
+        assert longest < 3
+        load.goes_on(8)
+        hello = cut_off.admin.command("hello")
+        assert not hello["isWritablePrimary"] and not hello["secondary"]
+        assert cut_off.admin.command("replSetGetStatus")["myState"] == 3
+        with pytest.raises(NotPrimaryError) as refused:
+            cut_off.t.items.insert_one({"_id": "x"})
+        assert refused.value.details["code"] == 10107
+        with pytest.raises(NotPrimaryError) as refused:
+            on_secondary(cut_off.t.items).find_one()
+        assert refused.value.details["code"] == 13436
+        network.flows.set()
+        until(lambda: load.client.secondaries == {("127.0.0.1", first.port)}, 30)
+        # A read that lost its connection to the secondary, which became the primary, was sent to the former primary. Drivers
+        # repeat a read once.
+        is_read = lambda error: not error.has_error_label("RetryableWriteError")
+        load.errors = [error for error in load.errors if not (is_read(error) and error.details["code"] == 11602)]
+        load.end()
+    finally:
+        network.close()
+        for member in (first, second):
+            member.kill()
+
+
+def test_a_secondary_whose_network_was_cut_comes_back(postgres, tmp_path):
+    url, network = postgres.database(), Network(postgres.port)
+    first = SetMember(tmp_path / "first", url)
+    first.client().t.items.insert_one({"_id": 1})
+    second = SetMember(tmp_path / "second", url.replace(f":{postgres.port}/", f":{network.port}/"))
+    try:
+        direct = second.client()
+        network.flows.clear()
+        until(lambda: not direct.admin.command("hello")["secondary"], 30)
+        client = connect([first, second])
+        until(lambda: client.primary == ("127.0.0.1", first.port))
+        nearest = client.t.items.with_options(read_preference=ReadPreference.SECONDARY_PREFERRED)
+        assert nearest.find_one() == {"_id": 1} and not client.secondaries
+        network.flows.set()
+        until(lambda: client.secondaries == {("127.0.0.1", second.port)}, 30)
+        assert on_secondary(client.t.items).find_one() == {"_id": 1}
+    finally:
+        network.close()
+        for member in (first, second):
+            member.kill()

@@ -11,24 +11,17 @@ import pymongo
 import pytest
 from pymongo.errors import PyMongoError
 
-from postgres import Postgres
+from postgres import free_port
 from test_postgres import PATIENCE, Node, environment, storage
 
 STANDBY = "--storageStandby"
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    with Postgres(tmp_path_factory.mktemp("postgres") / "log") as server:
-        yield server
 
 
 class Member(Node):
     """One of several servers, with a port that it keeps."""
 
     def __init__(self, folder, url):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.folder, self.url = folder, url
         self.start()
 

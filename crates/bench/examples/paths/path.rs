@@ -206,7 +206,7 @@ fn command<'v>(
     let mut doc = DocBuilder::new();
     doc.append(name, value);
     fields(&mut doc);
-    doc.start_document("lsid").append("id", RawValue::Binary { subtype: 4, bytes: &[7; 16] }).end();
+    doc.start_document("lsid").append("id", RawValue::uuid(&[7; 16])).end();
     doc.append("$db", db);
     doc.finish()
 }

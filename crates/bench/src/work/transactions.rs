@@ -50,7 +50,7 @@ impl Session {
     /// Adds the fields that make a command a statement of the session's transaction.
     fn append(&mut self, doc: &mut DocBuilder, first: bool) {
         self.number += i64::from(first);
-        let id = RawValue::Binary { subtype: 4, bytes: &self.id };
+        let id = RawValue::uuid(&self.id);
         doc.start_document("lsid").append("id", id).end().append("txnNumber", self.number);
         doc.append("autocommit", false);
         if first {

@@ -8,6 +8,7 @@ mod balancer;
 mod cluster_parameters;
 mod compatibility;
 mod concerns;
+mod copy_store;
 mod drop_connections;
 mod fail_point;
 mod fsync;
@@ -51,6 +52,8 @@ pub(crate) const ROWS: &[Command] = &[
     compatibility::ROW,
     concerns::GET,
     concerns::SET,
+    copy_store::COPY,
+    copy_store::MOVE,
     drop_connections::ROW,
     fail_point::CONFIGURE,
     fail_point::WAIT,

@@ -1,9 +1,11 @@
-//! `replSetReconfig`: version, address, tags and settings of the set's only member.
+//! `replSetReconfig`: version and settings of the set, address, priority and tags of its members.
 //!
 //! The new configuration is stored in `local.system.replset` before the command replies. Members
-//! cannot be added (238), and the kind of the member cannot change: not an arbiter, not hidden,
-//! with a vote. If the new address differs from the one that this client uses, it is returned to
-//! all clients from then on; with `--advertise` it cannot be changed.
+//! cannot be added or removed (238), because the servers over the store are the members, and the
+//! kind of a member cannot change: not an arbiter, not hidden, with a vote. All members have the
+//! same priority and tags, and several ones keep their addresses. If the new address differs from
+//! the one that this client uses, it is returned to all clients from then on; with `--advertise` it
+//! cannot be changed.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -129,23 +131,50 @@ fn parse(ctx: &CommandContext<'_>, set: &ReplicaSet, given: RawDoc<'_>) -> Resul
     let Some(RawValue::Array(members)) = given.get("members") else {
         return Err(fields.missing("members"));
     };
-    let mut members = members.iter();
-    let member = match (members.next().map(|member| member.value()), members.next()) {
-        (Some(RawValue::Document(member)), None) => member,
-        (Some(_), None) => return Err(invalid("a member is not an object")),
-        (None, _) => {
-            return Err(invalid("Replica set configuration must contain at least one member"));
-        }
-        (Some(_), Some(_)) => {
-            return Err(Error::not_implemented("a replica set of several members"));
-        }
-    };
     let settings = fields.document("settings")?.unwrap_or(RawDoc::EMPTY);
-    let mut config = parse_member(ctx, set, member)?;
+    let mut config = parse_members(ctx, set, members)?;
     config.version = version;
     config.settings = parse_settings(set, settings)?;
     check_modes(&config)?;
     Ok(config)
+}
+
+/// Checks the members; returns what they have in common.
+fn parse_members(
+    ctx: &CommandContext<'_>,
+    set: &ReplicaSet,
+    given: RawDoc<'_>,
+) -> Result<SetConfig> {
+    let me = set.me(ctx.connection, &ctx.service.host);
+    let present = set.addresses(&me);
+    let mut common: Option<SetConfig> = None;
+    for (number, member) in given.iter().enumerate() {
+        let RawValue::Document(member) = member.value() else {
+            return Err(invalid("a member is not an object"));
+        };
+        let Some(known) = present.get(number) else { return Err(other_members()) };
+        let config = parse_member(set, member, (number, known))?;
+        if present.len() > 1 && config.host != set.config().host {
+            return Err(other_members());
+        }
+        match &common {
+            None => common = Some(config),
+            Some(common) if *common == config => {}
+            Some(_) => {
+                return Err(invalid("the members of this set have equal priorities and tags"));
+            }
+        }
+    }
+    match common {
+        None => Err(invalid("Replica set configuration must contain at least one member")),
+        Some(_) if given.iter().count() < present.len() => Err(other_members()),
+        Some(common) => Ok(common),
+    }
+}
+
+/// The error for members that are added or removed.
+fn other_members() -> Error {
+    Error::not_implemented("a change of the members by a configuration; start or stop a server")
 }
 
 /// Checks that write concern modes count members by tags that the member has.
@@ -180,14 +209,17 @@ fn check_modes(config: &SetConfig) -> Result<()> {
     Ok(())
 }
 
+/// Checks a member, with its number and its present address.
 fn parse_member(
-    ctx: &CommandContext<'_>,
     set: &ReplicaSet,
     member: RawDoc<'_>,
+    (number, known): (usize, &str),
 ) -> Result<SetConfig> {
     let fields = Fields::read(member, "MemberConfig", OF_MEMBER)?;
-    if whole_number(fields.required("_id")?) != Some(0) {
-        return Err(incompatible("the member of this set has the _id 0"));
+    if whole_number(fields.required("_id")?) != i64::try_from(number).ok() {
+        return Err(incompatible(format!(
+            "the members of this set have the _ids from 0; this one has {number}"
+        )));
     }
     let host = fields.string("host")?.ok_or_else(|| fields.missing("host"))?;
     let (name, port) = host.rsplit_once(':').unwrap_or((host, "27017"));
@@ -197,13 +229,13 @@ fn parse_member(
     }
     for (name, required) in [("arbiterOnly", false), ("hidden", false), ("buildIndexes", true)] {
         if fields.bool(name)?.is_some_and(|is| is != required) {
-            return Err(invalid(format!("the only member of a set must have {name}: {required}")));
+            return Err(invalid(format!("a member of this set must have {name}: {required}")));
         }
     }
     let fixed = [("secondaryDelaySecs", 0), ("votes", 1)];
     for (name, required) in fixed {
         if fields.long(name)?.is_some_and(|number| number != required) {
-            return Err(invalid(format!("the only member of a set must have {name}: {required}")));
+            return Err(invalid(format!("a member of this set must have {name}: {required}")));
         }
     }
     let priority = match fields.get("priority") {
@@ -222,7 +254,6 @@ fn parse_member(
     if let Some(tag) = tags.iter().find(|tag| tag.value().as_str().is_none()) {
         return Err(mistyped(format!("tags.{} field has non-string value", tag.name())));
     }
-    let known = set.me(ctx.connection, &ctx.service.host);
     let host = host.to_lowercase();
     let config = SetConfig { priority, tags: tags.to_owned(), ..SetConfig::default() };
     match (host == known, set.advertised()) {

@@ -42,7 +42,7 @@ fn run_start(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuild
     let id = bson::Uuid::new().bytes();
     let session = SessionId { id, owner: SessionOwner::of(&ctx.authority) };
     ctx.service.sessions.touch(session, ctx.service.clock.now_ms())?;
-    doc.start_document("id").append("id", RawValue::Binary { subtype: 4, bytes: &id }).end();
+    doc.start_document("id").append("id", RawValue::uuid(&id)).end();
     doc.append("timeoutMinutes", mayfly_base::limits::SESSION_TIMEOUT_MINUTES);
     Ok(())
 }

@@ -24,6 +24,14 @@ pub enum Wait {
 }
 
 impl Wait {
+    /// The cursor whose end also ends the wait.
+    pub fn cursor(&self) -> Option<i64> {
+        match self {
+            Wait::Data(data) => data.cursor,
+            Wait::Topology { .. } => None,
+        }
+    }
+
     /// The longest time to wait, after which the command continues without a change.
     pub fn longest(&self) -> Duration {
         match self {
@@ -37,6 +45,8 @@ impl Wait {
 pub struct DataWait {
     /// The source of new data.
     pub awaited: AwaitedEvent,
+    /// The cursor whose end also ends the wait.
+    pub cursor: Option<i64>,
     /// The value of [`AwaitedEvent::seen`] before the command read.
     pub seen: u64,
     /// The longest time to wait for new data.

@@ -454,8 +454,9 @@ fn described_view(
         (Some((buckets, _)), Description::Figures | Description::Indexes) => {
             Ok(Described::Measurements(buckets))
         }
-        (None, Description::SearchIndexes) => Ok(Described::Nothing),
-        (None, Description::Figures | Description::Plans) => Ok(Described::View(ns.clone())),
+        (None, Description::Figures | Description::Plans | Description::SearchIndexes) => {
+            Ok(Described::View(ns.clone()))
+        }
         (Some(_), Description::Plans) | (_, Description::Catalog) => {
             let text = format!("{stage} is only valid as the first stage in a pipeline");
             Err(Error::new(ErrorCode(40602), text))

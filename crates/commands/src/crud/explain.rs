@@ -60,8 +60,10 @@ struct Inner<'a> {
     request: &'a Request<'a>,
     /// Its fields.
     fields: Fields<'a>,
-    /// Its namespace.
+    /// Its namespace, or the collection of the view that it names.
     ns: Namespace,
+    /// The view that it names, if its pipeline begins with a search.
+    searched: Option<ResolvedView>,
     verbosity: Verbosity,
     /// How strings compare.
     collating: Collating,
@@ -87,7 +89,7 @@ impl<'a> Inner<'a> {
             false => Collating::AsCollection,
         };
         let setting = settings_of(ctx, name, &ns, request.body);
-        Ok(Inner { request, fields, ns, verbosity, collating, setting })
+        Ok(Inner { request, fields, ns, searched: None, verbosity, collating, setting })
     }
 
     /// The argument `let`, if the command has it.

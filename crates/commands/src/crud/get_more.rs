@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result};
-use mayfly_query::{BatchLimit, Cursor};
+use mayfly_query::{AwaitedEvent, BatchLimit, Cursor};
 use mayfly_service::{CursorOwner, Cursors};
 use mayfly_value::{DocBuilder, RawValue};
 use mayfly_work::memory;
@@ -89,7 +89,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     reply.start_document("cursor").start_array("nextBatch");
     let limit = BatchLimit { documents: size };
-    fill(ctx, request, &mut cursor, limit, reply)
+    fill(ctx, request, (id, &mut cursor), limit, reply)
         .map_err(|error| label_resumable(error, &cursor))?;
     reply.end();
     if let Some(token) = cursor.resume_token() {
@@ -108,7 +108,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 
 /// The default wait of a cursor that awaits data.
 const AWAIT_DATA: Duration = Duration::from_secs(1);
-/// The interval at which a wait ends to check that the cursor and its collection still exist.
+/// The interval at which a wait for a commit on a collection ends, to check that the collection
+/// still exists.
 const AWAIT_STEP: Duration = Duration::from_secs(1);
 
 /// Checks that `maxTimeMS` is given only for a cursor that awaits data.
@@ -131,7 +132,7 @@ fn check_max_time(cursor: &Cursor, request: &Request<'_>) -> Result<()> {
 fn fill(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
-    cursor: &mut Cursor,
+    (id, cursor): (i64, &mut Cursor),
     limit: BatchLimit,
     reply: &mut DocBuilder,
 ) -> Result<()> {
@@ -150,6 +151,7 @@ fn fill(
         if left_micros.is_some() {
             cursor.time_left_micros = ctx.op.time_left_micros().or(left_micros);
         }
+        cursor.returned.batches += 1;
         note_shown(ctx, cursor, count);
         return Ok(());
     };
@@ -163,7 +165,14 @@ fn fill(
     note_shown(ctx, cursor, count);
     if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
         let seen = cursor.reached().unwrap_or(seen);
-        ctx.effects.wait_for(Wait::Data(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) }));
+        let longest = match awaited {
+            AwaitedEvent::Collection(_) => left.min(AWAIT_STEP),
+            // A dropped collection is a change.
+            AwaitedEvent::Changes | AwaitedEvent::Events(_) => left,
+        };
+        ctx.effects.wait_for(Wait::Data(DataWait { awaited, cursor: Some(id), seen, longest }));
+    } else {
+        cursor.returned.batches += 1;
     }
     Ok(())
 }

@@ -114,6 +114,7 @@ pub(crate) fn first_batch(
     reply.start_document("cursor").start_array("firstBatch");
     let limit = BatchLimit { documents: Some(size) };
     let count = cursor.fill(ctx.store, limit, reply)?;
+    cursor.returned.batches += 1;
     cursor.only_durable = ctx.only_durable;
     note_shown(ctx, &cursor, count);
     reply.end();

@@ -8,7 +8,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_query::{
     Budget, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineContext, PipelineRun, RunSettings,
-    Searcher, StageRow, UncheckedPipeline,
+    Searcher, UncheckedPipeline, begins_with_search,
 };
 use mayfly_storage::{Collection, OPLOG, ResolvedView, buckets_view};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
@@ -40,7 +40,7 @@ pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source>
     }
     if ns.as_str() == OPLOG {
         let (on, pipeline) = (ns.clone(), DocBuilder::new_array().finish());
-        let log = ResolvedView { on, pipeline, collation: None, is_series: false };
+        let log = ResolvedView { ns: on.clone(), on, pipeline, collation: None, is_series: false };
         return Ok(Source::View(Box::new(log)));
     }
     if let Some(collection) = store.collection(ctx.store.view, ns) {
@@ -76,6 +76,8 @@ pub(crate) struct Stages {
     stages: DocBuilder,
     /// The number of stages of the view.
     of_view: usize,
+    /// Whether the command's stages begin with a search of the view.
+    searching: bool,
     /// Whether the reader waits at the end of the log.
     following: bool,
 }
@@ -97,7 +99,7 @@ impl Stages {
             out.push(stage.value());
         }
         let of_view = view.pipeline.as_doc().iter().count();
-        Stages { stages: out, of_view, following: false }
+        Stages { stages: out, of_view, searching: false, following: false }
     }
 
     /// Makes the reader of the log wait at the end.
@@ -119,22 +121,22 @@ impl Stages {
         }
     }
 
-    /// The stages of a pipeline over a view. A search, which reads the collection of the view,
-    /// comes before the stages of the view.
+    /// The stages of a pipeline over a view. A search reads an index on the view, whose stages then
+    /// do not run.
     pub(super) fn over(view: &ResolvedView, pipeline: RawDoc<'_>) -> Stages {
-        let searches = StageRow::first_of(pipeline).is_some_and(|row| row.searches);
-        let mut of_command = pipeline.iter();
-        let search = if searches { of_command.next() } else { None };
+        let searching = begins_with_search(pipeline);
+        let of_view = if searching { RawDoc::EMPTY } else { view.pipeline.as_doc() };
         let mut stages = DocBuilder::new_array();
-        let mut of_view = 0;
-        for stage in search.into_iter().chain(view.pipeline.as_doc()) {
-            stages.push(stage.value());
-            of_view += 1;
-        }
-        for stage in of_command {
+        for stage in of_view.iter().chain(pipeline) {
             stages.push(stage.value());
         }
-        Stages { stages, of_view, following: false }
+        let of_view = of_view.iter().count();
+        Stages { stages, of_view, searching, following: false }
+    }
+
+    /// Whether the command's stages begin with a search of the view.
+    pub(crate) fn is_searching(&self) -> bool {
+        self.searching
     }
 
     /// All stages as an array, and the number of the view's stages.
@@ -153,13 +155,16 @@ impl Stages {
         view: &'v ResolvedView,
         variables: Option<RawDoc<'_>>,
     ) -> Result<OverView<'v>> {
-        let following = self.following;
+        let Stages { searching, following, .. } = self;
         let (stages, of_view) = self.finish();
         let scope = command_scope(ctx, view.collation.clone(), variables)?;
         let context = PipelineContext::command(view.on.db(), &scope).with_view(ctx.store.view);
         let context = context.over(request.target().as_str());
         let parsed = UncheckedPipeline::parse(stages.as_doc(), &context.after_view(of_view));
-        let pipeline = ctx.checked(request, parsed)?;
+        let mut pipeline = ctx.checked(request, parsed)?;
+        if searching {
+            pipeline.search_view(view);
+        }
         Ok(OverView { view, pipeline, following })
     }
 }

@@ -136,7 +136,7 @@ fn log_entry(ctx: &CommandContext<'_>, name_only: bool) -> DocBuf {
         out.append("size", i64::try_from(size).unwrap_or(i64::MAX)).append("autoIndexId", false);
         out.end().start_document("info").append("readOnly", false);
         // The log has the same UUID in every store.
-        out.append("uuid", RawValue::Binary { subtype: 4, bytes: LOG_UUID }).end();
+        out.append("uuid", RawValue::uuid(LOG_UUID)).end();
     }
     out.finish()
 }
@@ -191,7 +191,7 @@ fn entry(collection: &Collection, name_only: bool) -> DocBuf {
             out.append("options", &collection.options());
         }
         out.start_document("info").append("readOnly", false);
-        out.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() }).end();
+        out.append("uuid", RawValue::uuid(&collection.uuid())).end();
         let clustered = collection.options().as_doc().get("clusteredIndex").is_some()
             || collection.time_series().is_some();
         if let (false, Some(id_index)) = (clustered, collection.list_indexes().first()) {

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::{Cursor, CursorSource};
+use mayfly_query::{Cursor, CursorSource, SearchedView};
 use mayfly_service::search::{check_definition, index_kind, type_of_definition};
 use mayfly_storage::{NewSearchIndex, SearchSelector};
 use mayfly_value::DocBuilder;
 use mayfly_value::arguments::Argument;
 
 use crate::context::{Command, CommandContext};
-use crate::crud::{FirstBatch, first_batch};
+use crate::crud::{FirstBatch, Source, first_batch, source};
 use crate::diagnostics::search_indexes::search_indexes;
 use crate::request::row::{Reads, Writes};
 use crate::request::{Fields, Needs, Request};
@@ -93,7 +93,13 @@ fn create(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilde
     if new.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
-    let ids = ctx.service.store.create_search_indexes(&ns, &new)?;
+    let store = &ctx.service.store;
+    if store.time_series_named(ctx.store.view, &ns).is_none()
+        && let Source::View(view) = source(ctx, &ns)?
+    {
+        SearchedView::of(&view)?;
+    }
+    let ids = store.create_search_indexes(&ns, &new)?;
     reply.start_array("indexesCreated");
     for (new, id) in new.iter().zip(&ids) {
         reply.push_document().append("id", &**id).append("name", &*new.name).end();
@@ -143,8 +149,7 @@ fn list(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder)
     let fields = request.arguments()?;
     let ns = request.namespace()?;
     let selector = selector(&fields)?;
-    let found = ctx.store.collection(&ns);
-    let shown = found.map_or_else(Vec::new, |found| search_indexes(ctx, &found, selector));
+    let shown = search_indexes(ctx, &ns, selector)?;
     let cursor = Cursor::new(ns, CursorSource::Ready(VecDeque::from(shown)));
     first_batch(ctx, cursor, FirstBatch::default(), reply)
 }

@@ -42,7 +42,7 @@ pub(crate) fn catalog_entry(ctx: &CommandContext<'_>, collection: &Collection) -
     let ns = collection.namespace();
     let mut out = begun(ctx, &ns, "collection");
     out.start_document("md").append("ns", ns.as_str()).start_document("options");
-    out.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
+    out.append("uuid", RawValue::uuid(&collection.uuid()));
     out.append_all(collection.options().as_doc()).end();
     let indexes = collection.indexes();
     let specs = collection.list_indexes();

@@ -59,7 +59,7 @@ impl Parts {
             out.append("idIndex", id_index);
         }
         out.append("options", &options).start_document("info").append("readOnly", false);
-        out.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() }).end();
+        out.append("uuid", RawValue::uuid(&collection.uuid())).end();
         match sharding::sharded(&ctx.service.store, collection)? {
             Some(sharded) => {
                 out.append("sharded", true);

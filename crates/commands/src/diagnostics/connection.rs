@@ -51,7 +51,7 @@ fn run_status(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuil
         Some(false) | None => StatusDetail::Roles,
     };
     authenticate::append_status(ctx, detail, doc)?;
-    doc.append("uuid", RawValue::Binary { subtype: 4, bytes: &connection_uuid(ctx) });
+    doc.append("uuid", RawValue::uuid(&connection_uuid(ctx)));
     Ok(())
 }
 

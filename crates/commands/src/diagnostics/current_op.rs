@@ -14,6 +14,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 use mayfly_work::op::{OpInfo, OpProgress};
 
+use super::open_cursors::{append_cursor, idle_cursors};
 use crate::context::{Command, CommandContext};
 use crate::request::generic::is_generic;
 use crate::request::row::{Names, RowFlags};
@@ -70,6 +71,14 @@ impl OperationOwner {
         }
     }
 
+    /// Whether a cursor of this user is listed.
+    pub(crate) fn includes_cursor_of(&self, user: Option<&UserName>) -> bool {
+        match self {
+            OperationOwner::All => true,
+            OperationOwner::User(name) => user == Some(name),
+        }
+    }
+
     fn includes(&self, service: &Service, connection: i64) -> bool {
         match self {
             OperationOwner::All => true,
@@ -89,6 +98,8 @@ pub struct CurrentOpOptions {
     pub whose: OperationOwner,
     /// Connections and background tasks that do nothing now, too.
     pub idle_connections: bool,
+    /// Open cursors of which no batch runs, too.
+    pub idle_cursors: bool,
     /// Open transactions of which no statement runs, too.
     pub idle_sessions: bool,
     /// Leave long commands out.
@@ -114,6 +125,9 @@ pub fn current_ops(service: &Service, options: &CurrentOpOptions) -> Vec<DocBuf>
         let inactive = service.sessions.transactions.inactive(&*service.clock);
         let inactive = inactive.iter().filter(|one| is_selected(one.beginning.connection_id));
         list.extend(inactive.map(|transaction| inactive_transaction(service, transaction)));
+    }
+    if options.idle_cursors {
+        list.extend(idle_cursors(service, &options.whose));
     }
     if !options.idle_connections {
         return list;
@@ -195,8 +209,12 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: &CurrentOpOptio
     doc.append("command", shown.unwrap_or(RawDoc::EMPTY));
     if let Some(origin) = info.originating_command.as_deref().and_then(RawDoc::new) {
         doc.start_document("cursor");
-        if let Some(id) = shown.and_then(|command| command.get("getMore")) {
-            doc.append("cursorId", id);
+        let id = shown.and_then(|command| command.get("getMore"));
+        let open = id.and_then(whole_number).and_then(|id| service.cursors.find(id));
+        match (open, id) {
+            (Some(cursor), _) => append_cursor(&mut doc, service, &cursor),
+            (None, Some(id)) => drop(doc.append("cursorId", id)),
+            (None, None) => {}
         }
         doc.append("originatingCommand", origin).end();
     }
@@ -286,6 +304,7 @@ fn run_current_op(
     let options = CurrentOpOptions {
         whose: if own { OperationOwner::of(ctx) } else { OperationOwner::All },
         idle_connections: truthy("$all"),
+        idle_cursors: false,
         idle_sessions: true,
         truncate_ops: truthy("$truncateOps") || truthy("truncateOps"),
     };

@@ -50,7 +50,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     reply.end().start_document("uuids");
     for (name, collection) in &collections {
-        reply.append(name, RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
+        reply.append(name, RawValue::uuid(&collection.uuid()));
     }
     reply.end().append("md5", hex::encode(all.finalize()).as_str());
     let millis = (ctx.service.clock.monotonic_micros() - began) / 1000;

@@ -28,11 +28,17 @@ pub(crate) fn last_write_ms(service: &Service) -> i64 {
 pub(crate) enum Role {
     Primary,
     Secondary,
+    /// The store cannot be reached.
+    Recovering,
 }
 
 impl Role {
     pub(crate) fn of(service: &Service) -> Role {
-        if service.is_primary() { Role::Primary } else { Role::Secondary }
+        match service.is_primary() {
+            true => Role::Primary,
+            false if service.is_cut_off() => Role::Recovering,
+            false => Role::Secondary,
+        }
     }
 
     pub(crate) fn is_primary(self) -> bool {
@@ -44,6 +50,7 @@ impl Role {
         match self {
             Role::Primary => (1, "PRIMARY"),
             Role::Secondary => (2, "SECONDARY"),
+            Role::Recovering => (3, "RECOVERING"),
         }
     }
 }
@@ -59,7 +66,7 @@ pub(crate) fn append_member(
     let members = set.members(Member { address: me.clone(), is_owner: role.is_primary() });
     doc.append("setName", set.name.as_str());
     append_whole(doc, "setVersion", set.config().version);
-    doc.append("secondary", !role.is_primary());
+    doc.append("secondary", role == Role::Secondary);
     doc.start_array("hosts");
     for member in &members {
         doc.push(member.address.as_str());
@@ -112,7 +119,11 @@ pub(crate) fn append_set_status(ctx: &CommandContext<'_>, set: &ReplicaSet, doc:
     doc.start_array("members");
     for (id, member) in (0_i32..).zip(&members) {
         let is_self = member.address == me;
-        let role = if member.is_owner { Role::Primary } else { Role::Secondary };
+        let role = match member.is_owner {
+            true => Role::Primary,
+            false if is_self => role,
+            false => Role::Secondary,
+        };
         doc.push_document();
         doc.append("_id", id).append("name", member.address.as_str());
         let (state, name) = role.state();

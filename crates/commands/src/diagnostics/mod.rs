@@ -17,6 +17,7 @@ pub(crate) mod index_stats;
 mod list_commands;
 pub(crate) mod local_sessions;
 pub(crate) mod member;
+pub(crate) mod open_cursors;
 mod ping;
 mod pools;
 mod process;

@@ -1,18 +1,18 @@
 //! Search indexes as `$listSearchIndexes` and `listSearchIndexes` show them.
 
-use mayfly_base::Result;
-use mayfly_storage::{Collection, SearchIndex, SearchSelector, SearchVersion};
+use mayfly_base::{Namespace, Result};
+use mayfly_storage::{SearchIndex, SearchSelector, SearchVersion};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::context::CommandContext;
 
-/// The documents of `$listSearchIndexes` with these options.
+/// The documents of `$listSearchIndexes` on a collection or a view, with these options.
 ///
 /// # Errors
 /// 72 InvalidOptions for `id` and `name` together, errors of types.
 pub(crate) fn listed(
     ctx: &CommandContext<'_>,
-    collection: &Collection,
+    ns: &Namespace,
     options: RawDoc<'_>,
 ) -> Result<Vec<DocBuf>> {
     let text = |name: &str| options.get(name).and_then(RawValue::as_str);
@@ -20,18 +20,30 @@ pub(crate) fn listed(
         (Some(id), _) => Some(SearchSelector::Id(id)),
         (None, name) => name.map(SearchSelector::Name),
     };
-    Ok(search_indexes(ctx, collection, selector))
+    search_indexes(ctx, ns, selector)
 }
 
-/// The documents of the selected search indexes.
+/// The documents of the selected search indexes of a collection or a view.
+///
+/// # Errors
+/// Errors of resolving the view.
 pub(crate) fn search_indexes(
     ctx: &CommandContext<'_>,
-    collection: &Collection,
+    ns: &Namespace,
     selector: Option<SearchSelector<'_>>,
-) -> Vec<DocBuf> {
+) -> Result<Vec<DocBuf>> {
+    let (collection, view) = match ctx.store.collection(ns) {
+        Some(collection) => (Some(collection), None),
+        None => match ctx.service.store.resolve_view(ctx.store.view, ns)? {
+            Some(view) => (ctx.store.collection(&view.on), Some(ns.collection())),
+            None => (None, None),
+        },
+    };
+    let Some(collection) = collection else { return Ok(Vec::new()) };
     let indexes = collection.search_indexes();
-    let selected = indexes.iter().filter(|index| selector.is_none_or(|it| it.selects(index)));
-    selected.map(|index| shown(index, &ctx.service.host)).collect()
+    let own = indexes.iter().filter(|index| index.view.as_deref() == view);
+    let selected = own.filter(|index| selector.is_none_or(|it| it.selects(index)));
+    Ok(selected.map(|index| shown(index, &ctx.service.host)).collect())
 }
 
 /// The state of a version, by the names of the reference.

@@ -109,7 +109,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) ->
         doc.push(record_id(key, found.numbered));
     }
     doc.end();
-    doc.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
+    doc.append("uuid", RawValue::uuid(&collection.uuid()));
     Ok(())
 }
 

@@ -273,6 +273,7 @@ fn wait_for(call: &Call<'_>, request: &Request<'_>, time: u64) -> Result<Option<
     }
     Ok(Some(DataWait {
         awaited: AwaitedEvent::Changes,
+        cursor: None,
         seen: time - 1,
         longest: left.min(TIME_STEP),
     }))

@@ -212,8 +212,10 @@ fn find_and_run(
         is_audited: service.audit.is_on(),
         may_fail: service.fail_points.any_on(),
     };
-    let result = run_command(&call, doc, after)
-        .map_err(|error| repeat::label(error, &command.row, incoming.body));
+    let result = run_command(&call, doc, after).map_err(|error| {
+        let error = primacy::of_lost_store(service, error);
+        repeat::label(error, &command.row, incoming.body)
+    });
     if result.is_err() {
         service.metrics.command(index).failed.add(1);
     }

@@ -136,6 +136,7 @@ pub(super) fn check_concerns(call: &Call<'_>, request: &mut Request<'_>) -> Resu
 }
 
 /// The database: `$db`, or the one in the header of the message.
+#[inline]
 fn database<'a>(incoming: &Incoming<'a>) -> Result<&'a str> {
     let db = match (incoming.legacy_db, incoming.body.get("$db")) {
         (Some(db), _) | (None, Some(mayfly_value::RawValue::String(db))) => db,
@@ -144,7 +145,8 @@ fn database<'a>(incoming: &Incoming<'a>) -> Result<&'a str> {
             return Err(Error::new(ErrorCode(40571), "OP_MSG requests require a $db argument"));
         }
     };
-    if db.is_empty() || db.contains(['\0', '.', '/', '\\', ' ', '"']) {
+    let is_special = |byte| matches!(byte, b'\0' | b'.' | b'/' | b'\\' | b' ' | b'"');
+    if db.is_empty() || db.bytes().any(is_special) {
         let text = format!("Invalid database name: '{db}'");
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }

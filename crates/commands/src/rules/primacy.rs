@@ -23,7 +23,8 @@ const STATE_CHANGES: &[ErrorCode] = &[
 /// Checks that this node may answer a command now.
 ///
 /// # Errors
-/// 10107 NotWritablePrimary, 13435 NotPrimaryNoSecondaryOk.
+/// 10107 NotWritablePrimary, 13435 NotPrimaryNoSecondaryOk, 13436 NotPrimaryOrSecondary when the
+/// store cannot be reached.
 #[inline(always)]
 pub(crate) fn check(service: &Service, request: &Request<'_>) -> Result<()> {
     if service.is_primary() {
@@ -36,17 +37,36 @@ pub(crate) fn check(service: &Service, request: &Request<'_>) -> Result<()> {
     if request.row.writes.is_certain() {
         return Err(not_writable());
     }
-    match request.row.reads.contains(Reads::PREFERENCE) && !reads_anywhere(request.body) {
-        true => {
+    if !request.row.reads.contains(Reads::PREFERENCE) {
+        return Ok(());
+    }
+    if service.is_cut_off() {
+        let text = "node is not in primary or recovering state";
+        return Err(Error::new(ErrorCode::NotPrimaryOrSecondary, text));
+    }
+    match reads_anywhere(request.body) {
+        true => Ok(()),
+        false => {
             Err(Error::new(ErrorCode::NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"))
         }
-        false => Ok(()),
     }
 }
 
 /// 10107 NotWritablePrimary.
 pub(crate) fn not_writable() -> Error {
     Error::new(ErrorCode::NotWritablePrimary, "not primary")
+}
+
+/// The error of a command whose server has lost the store that it shares with others, so that
+/// clients look for another primary: 11602 InterruptedDueToReplStateChange.
+#[cold]
+pub(crate) fn of_lost_store(service: &Service, error: Error) -> Error {
+    match error.code() {
+        ErrorCode::HostUnreachable if service.is_cut_off() => {
+            Error::new(ErrorCode::InterruptedDueToReplStateChange, error.message().to_owned())
+        }
+        _ => error,
+    }
 }
 
 /// Whether the read preference is not `primary`.

@@ -58,7 +58,7 @@ impl ClientKey {
     pub(super) fn insert(&self, value: &str, contention: u64, edges: &[&str]) -> Vec<u8> {
         let mut out = DocBuilder::new();
         self.append_tokens(value, Some(contention), &mut out);
-        out.append("u", RawValue::Binary { subtype: 4, bytes: &[7; 16] });
+        out.append("u", RawValue::uuid(&[7; 16]));
         out.append("t", i32::from(ty::STRING)).append("v", binary(&[5; 96]));
         out.append("e", binary(&number(&self.root, 3))).append("k", contention as i64);
         if !edges.is_empty() {

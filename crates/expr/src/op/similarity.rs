@@ -113,7 +113,8 @@ fn similarity(name: &str, score: bool, left: &[f64], right: &[f64]) -> f64 {
     let value = match name {
         "$similarityDotProduct" => dot(left, right) + 0.0,
         "$similarityEuclidean" => {
-            left.iter().zip(right).map(|(x, y)| (x - y) * (x - y)).sum::<f64>().sqrt()
+            // The sum of no numbers is -0.0.
+            (left.iter().zip(right).map(|(x, y)| (x - y) * (x - y)).sum::<f64>() + 0.0).sqrt()
         }
         _ => {
             let lengths = (dot(left, left) * dot(right, right)).sqrt();

@@ -2,11 +2,13 @@
 
 mod encrypted;
 mod faults;
+mod loads;
 mod opening;
 mod proxy;
 mod secondary;
 mod standby;
 mod store;
+mod synchronous;
 
 use mayfly_kv::{ChaosEngine, ChaosOptions, conformance};
 

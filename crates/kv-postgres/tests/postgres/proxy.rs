@@ -15,6 +15,8 @@ pub(crate) enum Part {
     Before,
     Middle,
     After,
+    /// It is not cut: the message is held until it is released, and all connections are stalled.
+    Hold,
 }
 
 /// One cut.
@@ -32,6 +34,8 @@ struct Rules {
     cut: Mutex<Option<Cut>>,
     /// Forwards nothing, and accepts connections.
     is_stalled: AtomicBool,
+    /// A message of one connection is held.
+    is_held: AtomicBool,
 }
 
 /// A running proxy. Its threads end with the test process.
@@ -79,6 +83,16 @@ impl Proxy {
         self.rules.cut.lock().unwrap().take().is_none()
     }
 
+    /// The number of messages since a cut was armed that was to come after `most` of them.
+    pub(crate) fn messages(&self, most: usize) -> usize {
+        most - self.rules.cut.lock().unwrap().take().unwrap().message
+    }
+
+    /// Sends the message that is held.
+    pub(crate) fn release(&self) {
+        self.rules.is_held.store(false, Ordering::SeqCst);
+    }
+
     pub(crate) fn stall(&self, is_stalled: bool) {
         self.rules.is_stalled.store(is_stalled, Ordering::SeqCst);
     }
@@ -113,7 +127,13 @@ fn forward(rules: &Rules, of_client: bool, from: &mut TcpStream, to: &mut TcpStr
                 break;
             }
             let rest = pending.split_off(length);
-            let cut = rules.next(of_client);
+            let mut cut = rules.next(of_client);
+            if matches!(cut, Some(Part::Hold)) {
+                rules.is_held.store(true, Ordering::SeqCst);
+                rules.is_stalled.store(true, Ordering::SeqCst);
+                wait_until("the message is released", || !rules.is_held.load(Ordering::SeqCst));
+                cut = None;
+            }
             let sent = match cut {
                 Some(Part::Before) => 0,
                 Some(Part::Middle) => length / 2,

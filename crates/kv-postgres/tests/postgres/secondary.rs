@@ -28,6 +28,8 @@ fn a_secondary_reads_and_does_not_write() {
     assert!(reads(&*secondary, b"1"));
     let refused = secondary.begin(TxnOptions::default()).map(drop);
     assert!(matches!(refused, Err(KvError::Fenced(_))), "{refused:?}");
+    let refused = secondary.begin_ingest(Keyspace::Record).map(drop);
+    assert!(matches!(refused, Err(KvError::Fenced(_))), "{refused:?}");
     secondary.close().unwrap();
     put(&*owner, b"2").unwrap();
     owner.close().unwrap();

@@ -1,11 +1,14 @@
 //! Servers that wait for a store.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
+use mayfly_base::testing::wait_until;
 use mayfly_kv::{Engine, KvError};
-use mayfly_kv_postgres::{PostgresEngine, PostgresOptions, Waiting};
+use mayfly_kv_postgres::{PostgresEngine, PostgresOptions, Waiting, WhenFree};
 
 use crate::opening::{options, put};
+use crate::proxy::Proxy;
 use crate::store::{self, Server};
 
 fn others_wait() -> PostgresOptions {
@@ -15,13 +18,46 @@ fn others_wait() -> PostgresOptions {
 /// Waits for the store, until it is free or after this many looks; returns whether it is free, and
 /// what was waited for last.
 fn wait(server: &Server, options: &PostgresOptions, looks: u32) -> (bool, Option<Waiting>) {
+    wait_and(WhenFree::Open, server, options, looks)
+}
+
+fn wait_and(
+    when_free: WhenFree,
+    server: &Server,
+    options: &PostgresOptions,
+    looks: u32,
+) -> (bool, Option<Waiting>) {
     let (mut left, mut last) = (looks, None);
-    let found = PostgresEngine::await_store(&server.url(), options, &mut |waiting| {
+    let found = PostgresEngine::await_store(&server.url(), options, when_free, &mut |waiting| {
         last = Some(waiting.clone());
         left -= 1;
         left > 0
     });
     (found.unwrap(), last)
+}
+
+#[test]
+fn one_secondary_stands_for_owner_and_the_others_wait() {
+    let (server, options) = (store::shared(), options());
+    let member = |address: &str| PostgresOptions {
+        others_wait: true,
+        address: Some(address.into()),
+        ..options.clone()
+    };
+    let stand =
+        |address: &str, looks| wait_and(WhenFree::StandForOwner, server, &member(address), looks);
+    let owner = PostgresEngine::open(&server.url(), member("a:1")).unwrap();
+    let (is_free, waited) = stand("b:2", 1);
+    assert!(!is_free && matches!(waited, Some(Waiting::Owner(_))), "{waited:?}");
+    owner.close().unwrap();
+    assert_eq!(stand("b:2", 1), (true, None));
+    assert_eq!(stand("c:3", 2), (false, Some(Waiting::Candidate)));
+    // A server that does not serve reads yet opens the store all the same.
+    assert_eq!(wait(server, &member("d:4"), 1), (true, None));
+    // The candidate does not open the store: the others wait for three seconds.
+    let began = Instant::now();
+    assert_eq!(stand("c:3", 100), (true, Some(Waiting::Candidate)));
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 fn end_sessions(server: &Server, schema: &str) {
@@ -98,4 +134,30 @@ fn after_a_restart_of_postgresql_the_owner_may_come_back_within_its_lease() {
     assert_eq!((is_free, waits_for), (false, Some(Waiting::FormerOwner)));
     server.sql(&format!("update {schema}.beat set at = at - interval '2 minutes'"));
     assert!(wait(server, &options, 1).0);
+}
+
+#[test]
+fn an_owner_whose_network_stalled_takes_its_lock_again() {
+    let server = store::shared();
+    let options = PostgresOptions { address: Some("a:1".into()), ..others_wait() };
+    let holder = format!(
+        "select coalesce(max(pid), 0) from pg_locks where locktype = 'advisory' and granted \
+         and objid::bigint = hashtextextended('{}', 2) & 4294967295",
+        options.schema
+    );
+    let proxy = Proxy::start(server.port);
+    let engine = PostgresEngine::open(&server.url_at(proxy.port), options).unwrap();
+    put(&*engine, b"1").unwrap();
+    let first = server.sql(&holder);
+    assert_ne!(first, "0");
+    proxy.stall(true);
+    // A beat, and the time after which it is given up.
+    thread::sleep(Duration::from_secs(5));
+    proxy.stall(false);
+    wait_until("another session of the owner holds the lock", || {
+        let now = server.sql(&holder);
+        now != first && now != "0"
+    });
+    put(&*engine, b"2").unwrap();
+    assert!(!engine.is_taken_over());
 }

@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 
 use super::{Make, RECORD, all, begin, fill, get, now, put, whole};
 use crate::{
-    Direction, Gap, Guard, KeyRange, Keyspace, KvError, KvResult, LogEntries, NamedKey, RETIRED,
-    ScanLimit, SweepEnd, ThroughVisitor, Txn, TxnOptions, Which,
+    Direction, Expected, Gap, Guard, KeyRange, Keyspace, KvError, KvResult, LogEntries, NamedKey,
+    RETIRED, ScanLimit, SweepEnd, ThroughVisitor, Txn, TxnOptions, Which,
 };
 
 pub(super) fn get_put_delete(make: &Make<'_>) {
@@ -99,6 +99,25 @@ pub(super) fn get_through(make: &Make<'_>) {
         assert_eq!(of(&*begin(engine), key), *expected);
         let once = seen(&|see| engine.get_through_once(Keyspace::Index, key, &named, see));
         assert_eq!(once, *expected);
+        for (marker, value, holds) in
+            [("short", "-1", true), ("short", "-2", false), ("missing", "", false)]
+        {
+            let (marker, value) = (marker.as_bytes(), value.as_bytes());
+            let condition = Expected { keyspace: Keyspace::Index, key: marker, value };
+            let mut through = None;
+            let mut see = |first: &[u8], second: Option<&[u8]>| {
+                through = Some((first.to_vec(), second.map(<[u8]>::to_vec)));
+            };
+            let from = (Keyspace::Index, *key);
+            let mut alone = None;
+            let answer = engine.get_if(&condition, from, &mut |value| alone = Some(value.to_vec()));
+            assert_eq!(answer, Ok(holds.then_some(expected.is_some())));
+            let first = expected.as_ref().map(|(first, _)| first.clone());
+            assert_eq!(alone, if holds { first } else { None });
+            let answer = engine.get_through_if(&condition, from, &named, &mut see).unwrap();
+            assert_eq!(answer, holds.then_some(expected.is_some()));
+            assert_eq!(through, if holds { expected.clone() } else { None });
+        }
     }
     // Own writes are visible.
     let mut txn = begin(engine);

@@ -97,7 +97,7 @@ fn equal_hashes_are_distinguished() {
         latest: (0..20).map(|n| (key_hash(Keyspace::Record, &[n]), 19)).collect(),
         previous: (0..20).map(|at: u32| at.checked_sub(1).unwrap_or(NONE)).collect(),
     };
-    buffer.hashed.replace(all_alike);
+    buffer.indexes().hashed.replace(all_alike);
     for n in 0..20_u8 {
         assert_eq!(buffer.get(Keyspace::Record, &[n]), Some(OwnWrite::Put(&[n])));
     }

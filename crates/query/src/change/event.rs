@@ -194,7 +194,7 @@ impl Builder {
                 let uuid = about.operation.get("ui");
                 let same = |collection: &std::sync::Arc<mayfly_storage::Collection>| {
                     let own = collection.uuid();
-                    uuid == Some(RawValue::Binary { subtype: 4, bytes: &own })
+                    uuid == Some(RawValue::uuid(&own))
                 };
                 let found = match session.collection(&ns).filter(same) {
                     Some(collection) => {

@@ -238,6 +238,11 @@ impl Executor {
         Ok(())
     }
 
+    /// Whether the executor waits for new records at the end of its collection.
+    pub fn is_tailable(&self) -> bool {
+        self.settings.is_tailable
+    }
+
     /// Sets the shape in which results are returned.
     pub fn set_shape(&mut self, shape: ResultShape) {
         self.shape = shape;

@@ -9,6 +9,7 @@ mod positions;
 mod row;
 pub(crate) mod rows;
 mod run;
+mod searched_view;
 mod searches;
 mod shape;
 mod unchecked;
@@ -17,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{Collection, ReadView, Store, StoreSession};
+use mayfly_storage::{Collection, ReadView, ResolvedView, Store, StoreSession};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::change::LogScan;
@@ -26,7 +27,7 @@ use crate::exec::Executor;
 use crate::language::metadata::{SORT_KEY, TEXT_SCORE};
 use crate::language::needed::Fields;
 use crate::language::validator::mentions;
-use crate::language::{CanonicalQuery, FirstOf, Hint, sorts_by_score};
+use crate::language::{CanonicalQuery, FirstOf, Hint, SearchedView, sorts_by_score};
 use crate::optimise::{kept_by_front_sort, optimised};
 use crate::plan::{allowed_on, no_text_index};
 use crate::stage::fields::needed_fields;
@@ -47,6 +48,7 @@ use positions::{check_after_changes, check_split};
 pub use row::{StageConcern, StageOptions, StagePosition, StageRow};
 use run::Input;
 pub use run::PipelineRun;
+pub use searches::begins_with_search;
 pub use unchecked::{Client, UncheckedPipeline, Validation};
 
 /// A parsed pipeline. Outside of this crate, its rights have been checked ([`UncheckedPipeline`]).
@@ -134,6 +136,14 @@ impl Pipeline {
 
     fn about(&self) -> Option<About> {
         self.source.as_ref().map(|source| source.about())
+    }
+
+    /// Makes a search at the start of the pipeline ([`begins_with_search`]) use the search indexes
+    /// of a view. The stages of the view are not part of such a pipeline.
+    pub fn search_view(&mut self, view: &ResolvedView) {
+        if let Some(search) = self.steps.first_mut().and_then(Step::get_mut::<Search>) {
+            search.set_view(Arc::new(view.clone()), SearchedView::of(view));
+        }
     }
 
     /// Whether the pipeline is a change stream, and if so, whether it covers all databases.

@@ -9,6 +9,7 @@ use mayfly_work::spill::Operator;
 use super::absent::absent;
 use super::rows::STAGES;
 use crate::language::StageShape;
+use crate::language::searched_view::ParseViewStage;
 use crate::stage::{Needs, PipelineContext, PipelineOwner, Source, Stage, Step};
 
 /// The allowed positions of a stage in its pipeline.
@@ -87,8 +88,10 @@ pub struct StageRow {
     pub(super) selects: fn(RawValue<'_>) -> bool,
     /// Whether the stage is a fusion of pipelines.
     pub(super) fuses: bool,
-    /// Whether the stage reads a search index, and therefore comes before the stages of a view.
+    /// Whether the stage reads a search index, on a view one of the view.
     pub searches: bool,
+    /// Parses the stage in a view that search indexes can be on; `None` where they cannot.
+    pub(super) searched: Option<ParseViewStage>,
     /// The metadata by which the stage orders its documents, the best first.
     pub(super) ranked_by: Option<&'static str>,
     /// The declared fields of the operand, if it may be a document with declared fields.
@@ -139,6 +142,7 @@ pub(super) const fn with((name, help, since, needs): RowHead, parse: Parse) -> S
         selects: |_| false,
         fuses: false,
         searches: false,
+        searched: None,
         ranked_by: None,
         options: None,
         is_internal: false,
@@ -210,6 +214,11 @@ impl StageRow {
         StageRow { selects, ..self }
     }
 
+    /// Declares that search indexes can be on a view with this stage.
+    pub(super) const fn searched(self, parse: ParseViewStage) -> StageRow {
+        StageRow { searched: Some(parse), ..self }
+    }
+
     /// Declares a fusion of pipelines, which must be the first stage.
     pub(super) const fn fusion(self) -> StageRow {
         StageRow { fuses: true, ..self.first() }
@@ -220,7 +229,7 @@ impl StageRow {
         StageRow { ranked_by: Some(metadata), ..self }
     }
 
-    /// Declares a search: the first stage, also before the stages of a view.
+    /// Declares a search: the first stage, which replaces the stages of a view.
     pub(super) const fn search(self) -> StageRow {
         let row = self.first().in_joins().not_in_transactions().selecting(|_| true);
         StageRow { searches: true, ..row }

@@ -13,6 +13,7 @@ use super::{fusion, searches};
 use crate::change::STREAM_ARGUMENTS;
 use crate::language::StageShape;
 use crate::language::metadata::GEO_NEAR_DISTANCE;
+use crate::language::searched_view::ViewStage;
 use crate::stage::{
     Needs, backup_cursor, bucket, bucket_auto, cluster, count, densify, documents, facet, fill,
     filter, fused, geo_near, graph_lookup, group, lookup, map_reduce, merge, out, project, redact,
@@ -28,6 +29,7 @@ pub(crate) const SPLIT_LARGE_EVENT: &str = "$changeStreamSplitLargeEvent";
 pub const STAGES: &[StageRow] = &[
     row(("$match", "Keeps documents that match a filter", "2.1", Needs::Input), filter::parse)
         .after_changes()
+        .searched(ViewStage::condition)
         .selecting(|_| true)
         .shaped(StageShape::Filter),
     row(("$sort", "Sorts documents", "2.1", Needs::Input), |value, context| {
@@ -65,11 +67,13 @@ pub const STAGES: &[StageRow] = &[
         reshape::parse("$set", value, context.scope)
     })
     .after_changes()
+    .searched(ViewStage::fields)
     .shaped(StageShape::Expression),
     row(("$addFields", "Adds or replaces fields", "3.4", Needs::Input), |value, context| {
         reshape::parse("$addFields", value, context.scope)
     })
     .after_changes()
+    .searched(ViewStage::fields)
     .shaped(StageShape::Expression),
     row(("$unset", "Removes fields", "4.2", Needs::Input), |value, context| {
         reshape::parse("$unset", value, context.scope)
@@ -307,6 +311,19 @@ pub const STAGES: &[StageRow] = &[
         source::current_op,
     )
     .options(source::CURRENT_OP)
+    .unstable()
+    .independent()
+    .not_in_transactions()
+    .concern(StageConcern::Local),
+    of_source(
+        (
+            "$listLocalCursors",
+            "Lists the open cursors of the server",
+            "4.0",
+            Needs::Cluster(Action::Inprog),
+        ),
+        source::local_cursors,
+    )
     .unstable()
     .independent()
     .not_in_transactions()

@@ -1,10 +1,24 @@
-//! The rows of stages that read search indexes.
+//! The rows of stages that read search indexes, and the pipelines that begin with a search.
 
 use mayfly_auth::Action;
+use mayfly_value::RawDoc;
 
 use super::row::{ParseStage, StageRow, row, source as of_source};
 use crate::language::metadata::{SEARCH_SCORE, VECTOR_SEARCH_SCORE};
 use crate::stage::{Needs, SearchKind, search, source};
+
+/// Whether a pipeline begins with a search, also as the first pipeline of a fusion. Over a view, it
+/// reads a search index of the view instead of the view's stages.
+pub fn begins_with_search(stages: RawDoc<'_>) -> bool {
+    let Some(row) = StageRow::first_of(stages) else { return false };
+    let first = || stages.iter().next()?.value().as_document()?.iter().next();
+    let fused = || {
+        let input = first()?.value().as_document()?.get("input")?.as_document()?;
+        input.get("pipelines")?.as_document()?.iter().next()?.value().as_array()
+    };
+    let searches = |stages| StageRow::first_of(stages).is_some_and(|row| row.searches);
+    row.searches || row.fuses && fused().is_some_and(searches)
+}
 
 /// The row of a search.
 const fn searching(

@@ -89,7 +89,7 @@ impl OpenCopy {
         };
         let mut out = DocBuilder::new();
         out.start_document("metadata");
-        out.append("backupId", RawValue::Binary { subtype: 4, bytes: &self.backup_id });
+        out.append("backupId", RawValue::uuid(&self.backup_id));
         out.append("dbpath", &*self.folder().to_string_lossy());
         time(&mut out, "oplogStart", self.first_entry);
         time(&mut out, "oplogEnd", self.point.time);

@@ -11,6 +11,9 @@ pub trait Host {
     /// Errors of the options.
     fn current_ops(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
 
+    /// The documents of `$listLocalCursors`.
+    fn local_cursors(&self) -> Vec<DocBuf>;
+
     /// The documents of `$listLocalSessions` with these options.
     ///
     /// # Errors

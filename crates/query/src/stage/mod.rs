@@ -72,7 +72,7 @@ pub(crate) use fields::{Effect, Reads};
 pub use host::Host;
 pub(crate) use rights::RecordedRights;
 pub use rights::{Needs, Rights};
-pub use search::{SearchHit, SearchHits, SearchKind, Searcher, WantedOfHits};
+pub use search::{SearchHit, SearchHits, SearchKind, Searched, Searcher, WantedOfHits};
 pub use source::Description;
 pub(crate) use source::{About, Source};
 pub(crate) use step::{Step, written};

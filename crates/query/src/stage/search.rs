@@ -6,13 +6,16 @@
 //! command before it is shown. So a document that has expired, or that the view does not have, is
 //! left out, and the search goes on. The index is asked for pages; between batches, its position
 //! and the keys of one page are kept.
+//!
+//! On a view, the search uses an index on the view, and each document is shown as the view shows
+//! it. The stages of the view are therefore no part of the pipeline.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_storage::{Collection, IdKey, StoreSession};
+use mayfly_storage::{Collection, IdKey, ResolvedView, StoreSession};
 use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -20,6 +23,7 @@ use super::source::{MemorySource, RunningSource};
 use super::window::Limit;
 use super::{Next, PipelineContext, Running, Stage, StageContext, Step};
 use crate::exec::Flow;
+use crate::language::SearchedView;
 use crate::language::metadata::{
     Metadata, SEARCH_HIGHLIGHTS, SEARCH_META, SEARCH_SCORE, SEARCH_SCORE_DETAILS,
     SEARCH_SEQUENCE_TOKEN, VECTOR_SEARCH_SCORE,
@@ -112,10 +116,19 @@ pub trait SearchHits: Send {
     fn explain(&self) -> DocBuf;
 }
 
+/// The documents that a search is over.
+#[derive(Clone)]
+pub struct Searched {
+    /// The collection whose documents the index contains.
+    pub collection: Arc<Collection>,
+    /// The view whose documents are searched; `None` for those of the collection.
+    pub view: Option<Arc<ResolvedView>>,
+}
+
 /// The part of the server that has the search indexes.
 pub trait Searcher: Debug + Send + Sync {
-    /// Starts a search over a collection. The index has every write that was acknowledged before.
-    /// `None`: there is no such index, so that there are no results.
+    /// Starts a search over a collection or a view. The index has every write that was acknowledged
+    /// before. `None`: there is no such index, so that there are no results.
     ///
     /// # Errors
     /// 8 for a faulty search, and for an index that is being built; errors of the operation's
@@ -123,7 +136,7 @@ pub trait Searcher: Debug + Send + Sync {
     fn start(
         &self,
         session: StoreSession<'_>,
-        collection: &Arc<Collection>,
+        searched: &Searched,
         kind: SearchKind,
         spec: RawDoc<'_>,
         wanted: WantedOfHits,
@@ -135,6 +148,8 @@ pub trait Searcher: Debug + Send + Sync {
 pub(crate) struct Search {
     kind: SearchKind,
     spec: DocBuf,
+    /// The view that the pipeline is over, and its stages if search indexes can be on it.
+    view: Option<(Arc<ResolvedView>, Result<SearchedView>)>,
 }
 
 /// Parses a stage of a kind. The specification is checked against the definition of its index when
@@ -148,7 +163,7 @@ pub(crate) fn parse(
         let (stage, found) = (kind.stage(), value.type_name());
         return Err(mistyped(format!("{stage} value must be an object. Found: {found}")));
     };
-    Ok(Box::new(Search { kind, spec: spec.to_owned() }))
+    Ok(Box::new(Search { kind, spec: spec.to_owned(), view: None }))
 }
 
 impl Stage for Search {
@@ -176,6 +191,11 @@ impl Search {
         self.kind.stage()
     }
 
+    /// Searches a view instead of a collection.
+    pub(crate) fn set_view(&mut self, view: Arc<ResolvedView>, stages: Result<SearchedView>) {
+        self.view = Some((view, stages));
+    }
+
     /// Starts the search over a collection; without one there are no results. `later` are the
     /// stages that follow.
     ///
@@ -200,11 +220,13 @@ impl Search {
                 || written.any(|spec| mentions(spec, "$$SEARCH_META")),
         };
         let spec = self.spec.as_doc();
-        let hits = match &collection {
-            Some(found) => searcher.start(session, found, self.kind, spec, wanted)?,
+        let view = self.view.as_ref().map(|(view, _)| view);
+        let searched = collection.map(|collection| Searched { collection, view: view.cloned() });
+        let hits = match &searched {
+            Some(searched) => searcher.start(session, searched, self.kind, spec, wanted)?,
             None => None,
         };
-        let Some((hits, collection)) = hits.zip(collection) else {
+        let Some((hits, searched)) = hits.zip(searched) else {
             return Ok(match self.kind {
                 SearchKind::Meta => MemorySource::boxed([nothing(spec)]),
                 SearchKind::Search | SearchKind::Vector => MemorySource::boxed(VecDeque::new()),
@@ -216,7 +238,10 @@ impl Search {
         };
         match (self.kind, meta) {
             (SearchKind::Meta, Some(meta)) => Ok(MemorySource::boxed([meta])),
-            (kind, meta) => Ok(Box::new(Found::new(hits, collection, kind, meta))),
+            (kind, meta) => {
+                let stages = self.view.as_ref().map(|(_, stages)| stages.clone()).transpose()?;
+                Ok(Box::new(Found::new((hits, searched.collection, stages), kind, meta)))
+            }
         }
     }
 }
@@ -235,6 +260,8 @@ fn nothing(spec: RawDoc<'_>) -> DocBuf {
 struct Found {
     hits: Box<dyn SearchHits>,
     collection: Arc<Collection>,
+    /// The view whose documents are shown.
+    view: Option<SearchedView>,
     kind: SearchKind,
     /// Hits whose documents were not read yet.
     page: VecDeque<SearchHit>,
@@ -248,14 +275,23 @@ struct Found {
 
 impl Found {
     fn new(
-        hits: Box<dyn SearchHits>,
-        collection: Arc<Collection>,
+        (hits, collection, view): (Box<dyn SearchHits>, Arc<Collection>, Option<SearchedView>),
         kind: SearchKind,
         meta: Option<DocBuf>,
     ) -> Found {
         let left = hits.limit().unwrap_or(usize::MAX);
         let (page, is_over) = (VecDeque::new(), left == 0);
-        Found { hits, collection, kind, page, left, is_over, returned: 0, meta }
+        Found { hits, collection, view, kind, page, left, is_over, returned: 0, meta }
+    }
+
+    /// The document of a key as the command's view has it, and as the searched view shows it.
+    fn shown(&self, session: StoreSession<'_>, id_key: &[u8]) -> Result<Option<DocBuf>> {
+        let read = |_: &[u8], document: RawDoc<'_>| document.to_owned();
+        let found = session.store.read_by_id(session.view, &self.collection, id_key, read)?;
+        match (&self.view, found) {
+            (Some(view), Some(found)) => view.show(found.as_doc()),
+            (_, found) => Ok(found),
+        }
     }
 
     /// The next hit that is visible, with its document.
@@ -268,10 +304,7 @@ impl Found {
                 continue;
             };
             session.op.check()?;
-            let read = |_: &[u8], document: RawDoc<'_>| document.to_owned();
-            let (store, view) = (session.store, session.view);
-            let found = store.read_by_id(view, &self.collection, &hit.id_key, read)?;
-            if let Some(document) = found {
+            if let Some(document) = self.shown(session, &hit.id_key)? {
                 self.left = self.left.saturating_sub(1);
                 self.is_over = self.left == 0;
                 self.returned += 1;

@@ -222,6 +222,17 @@ pub(crate) const CURRENT_OP: &[Argument] = &[
     Argument::bool("targetAllNodes").null_is_value(),
 ];
 
+pub(crate) fn local_cursors(
+    value: RawValue<'_>,
+    _: &PipelineContext<'_>,
+) -> Result<Box<dyn Source>> {
+    if !matches!(value, RawValue::Document(options) if options.is_empty()) {
+        let text = "$listLocalCursors must be specified with an empty object";
+        return Err(Error::failed_to_parse(text));
+    }
+    host_source(About::Server, DocBuf::empty(), |host, _| Ok(host.local_cursors()))
+}
+
 /// The options of a stage that lists sessions. Without any, clients list their own sessions, which
 /// needs no right.
 fn session_options(

@@ -21,7 +21,7 @@ use crate::language::validator::mentions;
 use crate::optimise::optimised;
 pub(crate) use crate::pipeline::PipelineRun;
 pub(crate) use crate::pipeline::rows::is_stage;
-use crate::pipeline::{Pipeline, StageRow, note_rights, parse_stages};
+use crate::pipeline::{Pipeline, StageRow, begins_with_search, note_rights, parse_stages};
 
 /// A checked pipeline over another collection.
 #[derive(Clone, Debug)]
@@ -46,8 +46,8 @@ pub(crate) struct SubPipeline {
 
 /// The resolved input of a pipeline.
 pub(crate) enum From {
-    /// A collection, and the stages of the view over it.
-    Collection(Arc<Collection>, Option<DocBuf>),
+    /// A collection, and the view over it.
+    Collection(Arc<Collection>, Option<Box<ResolvedView>>),
     /// No such collection.
     Nothing,
 }
@@ -179,7 +179,7 @@ impl SubPipeline {
 
     /// Whether its first stage reads a search index instead of the collection's documents.
     pub(crate) fn searches(&self) -> bool {
-        StageRow::first_of(self.stages.as_doc()).is_some_and(|row| row.searches)
+        begins_with_search(self.stages.as_doc())
     }
 
     /// Whether its stages give the same results in a second run.
@@ -188,8 +188,8 @@ impl SubPipeline {
     }
 
     /// Whether its stages and those of the view below it give the same results in a second run.
-    pub(crate) fn is_repeatable_over(&self, view: Option<&DocBuf>) -> bool {
-        self.is_repeatable() && view.is_none_or(|view| is_repeatable(view.as_doc()))
+    pub(crate) fn is_repeatable_over(&self, view: Option<&ResolvedView>) -> bool {
+        self.is_repeatable() && view.is_none_or(|view| is_repeatable(view.pipeline.as_doc()))
     }
 
     /// The number of leading stages that do not depend on these variables, if running them once
@@ -264,7 +264,7 @@ impl SubPipeline {
             return Ok(From::Nothing);
         };
         Ok(match session.collection(&view.on) {
-            Some(collection) => From::Collection(collection, Some(view.pipeline)),
+            Some(collection) => From::Collection(collection, Some(Box::new(view))),
             None => From::Nothing,
         })
     }
@@ -285,23 +285,22 @@ impl SubPipeline {
         }
         let mut stages = DocBuilder::new_array();
         let mut own = self.stages.as_doc().iter();
-        // A search reads the collection, also below a view.
-        if (self.from.is_none() || self.searches())
+        // A search reads an index, also of a view, whose stages then do not run.
+        let searches = self.searches();
+        if (self.from.is_none() || searches)
             && let Some(first) = own.next()
         {
             stages.push(first.value());
         }
-        let collection = match source {
-            From::Nothing => None,
-            From::Collection(collection, view) => {
-                if let Some(view) = view {
-                    view.as_doc().iter().for_each(|stage| {
-                        stages.push(stage.value());
-                    });
-                }
-                Some(collection)
-            }
+        let (collection, view) = match source {
+            From::Nothing => (None, None),
+            From::Collection(collection, view) => (Some(collection), view),
         };
+        if let Some(view) = view.as_ref().filter(|_| !searches) {
+            view.pipeline.as_doc().iter().for_each(|stage| {
+                stages.push(stage.value());
+            });
+        }
         if let Some(filter) = filter {
             stages.push_document().append("$match", filter).end();
         }
@@ -309,7 +308,10 @@ impl SubPipeline {
             stages.push(stage.value());
         });
         let stages = stages.finish();
-        let pipeline = Pipeline::parse(stages.as_doc(), &self.context(context, scope))?;
+        let mut pipeline = Pipeline::parse(stages.as_doc(), &self.context(context, scope))?;
+        if let Some(view) = view.as_ref().filter(|_| searches) {
+            pipeline.search_view(view);
+        }
         pipeline.start(context.session, collection, None, context.settings.clone())
     }
 

@@ -262,9 +262,18 @@ impl Repository {
     async fn link_of(&self, name: &SegmentName) -> Result<Links> {
         let object = name.object();
         let bytes = self.objects.read_start(&object, segment::MAX_HEADER_BYTES).await?;
-        let opened = segment::open(self.store(), name, &bytes)?;
-        let link = SegmentLink { name: object, sha256: opened.sha256 };
-        Ok(Links { link, previous: opened.header.previous })
+        match segment::open(self.store(), name, &bytes) {
+            Ok(opened) => {
+                let link = SegmentLink { name: object, sha256: opened.sha256 };
+                Ok(Links { link, previous: opened.header.previous })
+            }
+            // The checksum covers the whole object: a damaged header must not look like the
+            // header of another store or of a newer format.
+            Err(_) => {
+                let Segment { previous, link, .. } = self.read_segment(name).await?;
+                Ok(Links { link, previous })
+            }
+        }
     }
 
     /// The ranges of times to which a restore is possible, per timeline and in order. Only names

@@ -3,7 +3,8 @@
 //!
 //! A search first writes the documents that were applied since the last one as a segment. Before it
 //! does, it adds the documents of the newest segments that are not much larger, so that there are
-//! few segments and each document is written few times.
+//! few segments and each document is written few times. [`Index::prepare`](super::Index::prepare)
+//! does the same before a search.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -57,6 +58,11 @@ impl Fresh {
 
     pub(super) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// The number of documents that are in no segment.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
     }
 
     /// Writes a segment with all documents that are in none.

@@ -245,8 +245,8 @@ pub struct Index {
     merging: Mutex<()>,
     /// The fewest vectors of a segment that get a graph.
     graph_from: usize,
-    /// Whether a search has read the part in memory. Until then it may be larger: no search
-    /// waits until its documents are a segment.
+    /// Whether searches may read the part in memory. Until then it may be larger: no search waits
+    /// until its documents are a segment.
     is_searched: AtomicBool,
     /// The searcher of the last search, and the fields that it knows.
     searcher: Mutex<Option<(Arc<FieldTable>, tantivy::Searcher)>>,
@@ -350,6 +350,11 @@ impl Index {
             true => MAX_DOCUMENTS_IN_MEMORY,
             false => MAX_DOCUMENTS_OF_FILLING,
         }
+    }
+
+    /// Declares that the index is complete, so that searches may read it from now on.
+    pub fn expect_searches(&self) {
+        self.is_searched.store(true, Ordering::Relaxed);
     }
 
     /// The sizes of the index.

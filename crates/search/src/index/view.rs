@@ -16,6 +16,7 @@ use super::{Control, Index, Part};
 use crate::Definition;
 use crate::fields::FieldTable;
 use crate::filter::BitSet;
+use crate::limits::MIN_DOCUMENTS_PREPARED;
 use crate::query::{Nearest, Node};
 use crate::text::postings::schema;
 
@@ -49,12 +50,31 @@ impl Index {
         }
         let mut state = self.state.write();
         let table = self.table();
-        let super::State { fresh, memory, .. } = &mut *state;
-        if let Some(fresh) = fresh {
-            let written = fresh.write(memory, &self.definition, &table);
-            written.map_err(|error| Error::internal(error.to_string()))?;
-        }
+        self.write_fresh(&mut state, &table)?;
         self.view_of(collect(&state), table)
+    }
+
+    /// Prepares the index for its next search, which would otherwise write a segment of the
+    /// documents that were applied since the last one. Few documents are left to the search: it
+    /// writes them fast, and more may follow.
+    ///
+    /// # Errors
+    /// 1 InternalError if the segment cannot be written.
+    pub fn prepare(&self) -> Result<()> {
+        let waiting = self.state.read().fresh.as_ref().map_or(0, Fresh::pending);
+        if waiting < MIN_DOCUMENTS_PREPARED {
+            return Ok(());
+        }
+        let mut state = self.state.write();
+        self.write_fresh(&mut state, &self.table())
+    }
+
+    /// Writes the documents that are in no segment as one in memory.
+    fn write_fresh(&self, state: &mut super::State, table: &Arc<FieldTable>) -> Result<()> {
+        let super::State { fresh, memory, .. } = state;
+        let Some(fresh) = fresh else { return Ok(()) };
+        let written = fresh.write(memory, &self.definition, table);
+        written.map_err(|error| Error::internal(error.to_string()))
     }
 
     fn view_of(&self, parts: Vec<Part>, table: Arc<FieldTable>) -> Result<View> {

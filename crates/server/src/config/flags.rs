@@ -11,6 +11,7 @@ use super::http::DEFAULT_ADDRESS;
 use crate::backup::restore::RestoreFlags;
 use crate::backup::task::BackupFlags;
 use crate::check::CheckFlags;
+use crate::copy::CopyFlags;
 use crate::failure::{Failure, FailureKind};
 use crate::status_task::StatusFlags;
 
@@ -235,6 +236,8 @@ pub enum Task {
     Backup(BackupFlags),
     /// Make a data folder from a backup
     Restore(RestoreFlags),
+    /// Move a store between a data folder and PostgreSQL, while clients use it
+    Copy(CopyFlags),
     /// Check a data folder that no server has open
     Check(CheckFlags),
     /// Print how a running server is, and whether expiry keeps up

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use mayfly_query::STAGES;
-use mayfly_value::bson::{Document, doc};
+use mayfly_value::bson::spec::BinarySubtype;
+use mayfly_value::bson::{Binary, Bson, Document, doc};
 
 use crate::authorization::{ok, ok_login, root, run, start};
 
@@ -40,6 +41,10 @@ const EVERYBODY: &str = "rwdueoMGHABSRWDUXIY0-";
 /// Commands of a login: other tests are about them, and here they would end the logins of the
 /// users.
 const LOGIN: &[&str] = &["authenticate", "logout", "saslContinue", "saslStart"];
+
+fn no_copy() -> Bson {
+    Bson::Binary(Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] })
+}
 
 /// Commands with their database, and the roles that may run them.
 #[rustfmt::skip]
@@ -118,6 +123,9 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         // Extensions. Without a destination the first one fails after its check of rights.
         ("admin", doc! { "backup": 1, "to": "x" }, "BXY"),
         ("admin", doc! { "backupStatus": 1 }, "MABXY"),
+        // Extensions; there is no such copy. The second one also needs `fsync` and `shutdown`.
+        ("admin", doc! { "copyStore": 1, "step": "end", "copy": no_copy() }, "BXY"),
+        ("admin", doc! { "moveStore": 1, "step": "release", "copy": no_copy() }, "XY"),
         ("admin", doc! { "killOp": 1, "op": 123_456 }, "HAXY"),
         ("admin", doc! { "killAllSessions": [{ "user": "nobody", "db": "shop" }] }, "HAXY"),
         ("admin", doc! { "getParameter": 1, "logLevel": 1 }, "MABSXY"),
@@ -312,6 +320,7 @@ fn stages() -> Vec<(&'static str, Option<&'static str>, Document, &'static str)>
         ("admin", None, doc! { "$changeStream": { "allChangesForCluster": true } }, "RWXY"),
         ("admin", None, doc! { "$currentOp": {} }, USERS),
         ("admin", None, doc! { "$currentOp": { "allUsers": true } }, "MAXY"),
+        ("admin", None, doc! { "$listLocalCursors": {} }, "MAXY"),
         // An extension of the role "backup". An open cursor excludes others, whatever their rights.
         ("admin", None, doc! { "$backupCursor": {} }, "BXY"),
         ("admin", None, doc! { "$listLocalSessions": {} }, USERS),

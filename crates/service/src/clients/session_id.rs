@@ -86,7 +86,7 @@ impl SessionId {
 
     /// Appends `id` and `uid` to an open document.
     pub fn append_to(&self, out: &mut DocBuilder) {
-        out.append("id", RawValue::Binary { subtype: 4, bytes: &self.id });
+        out.append("id", RawValue::uuid(&self.id));
         out.append("uid", RawValue::Binary { subtype: 0, bytes: &self.owner.0 });
     }
 }

@@ -47,8 +47,9 @@ impl Builds {
 
 fn describe(collection: &Collection, index: &SearchIndex, version: &SearchVersion) -> OpInfo {
     let namespace = collection.namespace();
+    let named = index.view.as_deref().unwrap_or_else(|| namespace.collection());
     let mut command = DocBuilder::new();
-    command.append("createSearchIndexes", namespace.collection());
+    command.append("createSearchIndexes", named);
     command.start_array("indexes").push_document();
     command.append("name", index.name.as_str()).append("type", index.kind.as_str());
     command.append("definition", &version.definition).end().end();

@@ -50,6 +50,7 @@ impl Service {
         let mut files = None;
         loop {
             let edition = self.store.definitions_edition();
+            self.follow_views().await;
             let collections = self.store.log_fed_collections();
             let present = self.search_files();
             if files.as_ref() != Some(&present) && self.remove_other_files(&present) {
@@ -74,6 +75,20 @@ impl Service {
         }
     }
 
+    /// Lets search indexes on views follow changes of the views. After an error they follow with
+    /// the next change of a definition.
+    async fn follow_views(self: &Arc<Service>) {
+        if self.store.log_fed_collections().is_empty() {
+            return;
+        }
+        let service = self.clone();
+        let followed = tokio::task::spawn_blocking(move || service.store.follow_all_views()).await;
+        if let Ok(Err(error)) = followed {
+            let why = ClientData(error);
+            tracing::warn!(%why, "search indexes on views could not follow changes of the views");
+        }
+    }
+
     /// Runs one step as an operation. Steps of builds belong to the operations of these.
     fn feed(&self, collection: &Collection, builds: &mut Builds) -> Result<FeedStep> {
         let ns = collection.namespace().as_str().to_owned();
@@ -88,6 +103,7 @@ impl Service {
     /// # Errors
     /// Errors of a step.
     pub fn follow_now(&self) -> Result<()> {
+        self.store.follow_all_views()?;
         for collection in self.store.log_fed_collections() {
             let (mut step, mut builds) = (FeedStep::More, Builds::default());
             while step == FeedStep::More {

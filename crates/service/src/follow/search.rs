@@ -78,14 +78,18 @@ impl Service {
         if step == FeedStep::Locked {
             return Ok(step);
         }
-        if !version.is_ready() {
-            builds::show_progress(op, collection, &open);
+        match version.is_ready() {
+            false => builds::show_progress(op, collection, &open),
+            // While more documents follow, none of the segments would last.
+            true if step == FeedStep::Current => open.index.prepare()?,
+            true => {}
         }
         let is_new = version.is_filled() && !version.is_ready();
         let is_due = is_new || open.commit_due_in(now_micros) == Some(0);
         let is_committed = is_due && self.commit_files(collection, version, &open)?;
         if is_new && is_committed {
             self.store.note_search_ready(collection, version)?;
+            open.index.expect_searches();
             tracing::info!(namespace = %collection.namespace(), index = &*index.name, "a search index is ready");
         }
         Ok(step)
@@ -104,7 +108,7 @@ impl Service {
             return Ok(Some(open));
         }
         // Files of a build that has not ended contain a part of the documents.
-        if !version.is_ready() {
+        if !version.is_ready() && !self.store.is_secondary() {
             self.search.remove(version)?;
         }
         let open = match self.search.open(&index.kind, version) {
@@ -120,12 +124,16 @@ impl Service {
         let open = match self.store.open_search(version, open.index.position()) {
             true => open,
             false => {
-                self.search.note_rebuild(version, "it has later changes than the log");
+                self.search
+                    .note_rebuild(version, "it is not complete, or has later changes than the log");
                 drop(open);
                 self.search.remove(version)?;
                 self.search.open(&index.kind, version)?
             }
         };
+        if version.is_ready() {
+            open.index.expect_searches();
+        }
         version.files.change(|_: Option<&OpenSearch>| Some(open));
         Ok(version.files.get::<OpenSearch>())
     }

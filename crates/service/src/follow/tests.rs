@@ -5,7 +5,8 @@ use mayfly_base::{Clock, ErrorCode, Namespace, SystemClock};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_storage::{
     CreateIndexesOptions, FedDocument, FeedFiles, Index, IndexSelector, NewSearchIndex, ReadView,
-    RenameTarget, SearchIndex, SearchSelector, Store, StoreOptions, ValidateOptions, whole_range,
+    RenameTarget, SearchIndex, SearchSelector, Store, StoreOptions, StoreRole, ValidateOptions,
+    whole_range,
 };
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -36,9 +37,12 @@ fn open(engine: Arc<dyn Engine>) -> Followed {
 
 /// Opens a service whose log is followed only by the steps of a test.
 fn open_alone(engine: Arc<dyn Engine>) -> Followed {
+    open_with(engine, StoreOptions { background: false, ..StoreOptions::default() })
+}
+
+fn open_with(engine: Arc<dyn Engine>, options: StoreOptions) -> Followed {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let ops = OpRegistry::new(clock.clone());
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
     let store = Store::open(engine, options, clock.clone(), ops.clone()).unwrap();
     let service = Service::new(ServiceOptions {
         store,
@@ -297,4 +301,164 @@ fn an_index_that_fails_does_not_stop_the_others() {
     // Those that are ready are not shown as builds any more.
     assert_eq!(f.builds().len(), 1);
     assert!(!version(1).is_ready());
+}
+
+impl Followed {
+    /// Creates a view with one stage, or changes it.
+    fn view(&self, name: &str, on: &str, stage: Document) {
+        let options = DocBuf::from_bson(&doc! { "viewOn": on, "pipeline": [stage] });
+        let (name, reads) = (ns(name), &mayfly_query::view_reads);
+        let exists = self.store().view(&ReadView::now(), &name).unwrap().is_some();
+        match exists {
+            true => self.store().replace_view(&self.op, &name, options.as_doc(), reads),
+            false => self.store().create_view(&self.op, &name, options.as_doc(), reads),
+        }
+        .unwrap();
+    }
+
+    /// What a comparison of the only search index of a collection finds.
+    fn checked(&self, name: &str) -> CheckedSearch {
+        let collection = self.store().collection(&ReadView::now(), &ns(name)).unwrap();
+        let mut check = SearchCheck::new(&collection);
+        let options = ValidateOptions::default();
+        self.store().validate_with(&self.op, &collection, options, &mut check).unwrap();
+        check.finish().pop().unwrap_or_default()
+    }
+}
+
+fn shows_from(n: i32) -> Document {
+    doc! { "$match": { "$expr": { "$gte": [{ "$add": ["$_id", 0] }, n] } } }
+}
+
+#[test]
+fn an_index_on_a_view_contains_what_the_view_shows() {
+    let f = open_alone(Arc::new(MemoryEngine::new()));
+    for id in 0..10 {
+        f.insert("d.c", &doc! { "_id": id, "a": "pen" });
+    }
+    // The expression of the view fails for this document.
+    f.insert("d.c", &doc! { "_id": "x", "a": "pen" });
+    f.view("d.w", "c", shows_from(4));
+    f.words("d.w", &["words"]);
+    f.service.follow_now().unwrap();
+    let sound = |documents| CheckedSearch {
+        name: "words".to_owned(),
+        documents,
+        ..CheckedSearch::default()
+    };
+    assert_eq!(f.checked("d.c"), sound(6));
+    f.insert("d.c", &doc! { "_id": 10, "a": "pen" });
+    f.insert("d.c", &doc! { "_id": -1, "a": "pen" });
+    f.delete("d.c", 4);
+    f.delete("d.c", 0);
+    f.service.follow_now().unwrap();
+    assert_eq!(f.checked("d.c"), sound(6));
+    f.view("d.w", "c", shows_from(8));
+    f.service.follow_now().unwrap();
+    assert_eq!(f.checked("d.c"), sound(3));
+    // Files with a document that the view hides, and without one that it shows.
+    let collection = f.store().collection(&ReadView::now(), &ns("d.c")).unwrap();
+    let version = collection.search_indexes()[0].latest().unwrap().clone();
+    let open = version.files.get::<OpenSearch>().unwrap();
+    let key = |id: i32| collection.id_key(RawValue::Int32(id)).to_vec();
+    let hidden = DocBuf::from_bson(&doc! { "_id": 9, "a": "pen" });
+    let damage = [
+        FedDocument { id_key: key(1), document: Some((7, hidden)) },
+        FedDocument { id_key: key(8), document: None },
+    ];
+    crate::search::Followed { open: &open, now_micros: 0 }.apply(&damage).unwrap();
+    assert_eq!(f.checked("d.c"), CheckedSearch { missing: 1, extra: 1, ..sound(3) });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_follower_notices_views_that_clients_changed_themselves() {
+    let f = open(Arc::new(MemoryEngine::new()));
+    for id in 0..10 {
+        f.insert("d.c", &doc! { "_id": id, "a": "pen" });
+    }
+    f.view("d.w", "c", shows_from(4));
+    f.words("d.w", &["words"]);
+    let collection = f.store().collection(&ReadView::now(), &ns("d.c")).unwrap();
+    let latest = || collection.search_indexes()[0].latest().unwrap().clone();
+    wait_until("the index is ready", || latest().is_ready());
+    let views = f.store().collection(&ReadView::now(), &ns("d.system.views")).unwrap();
+    let write = |definition: Document| {
+        let view = ReadView::now();
+        let id = RawValue::String("d.w");
+        let key = f.store().locate(&view, &views, id).unwrap().unwrap();
+        let definition = DocBuf::from_bson(&definition);
+        let write = |unit: &mut mayfly_storage::WriteUnit<'_>| {
+            let old = unit.read(&key)?.unwrap();
+            unit.update(&key, &old, definition.as_doc(), mayfly_storage::UpdateStyle::Replacement)
+        };
+        f.store().write(&f.op, &view, &views, write).unwrap();
+        // A search that finds other stages does this.
+        f.store().note_view_changed(&ns("d.w"));
+    };
+    let (before, stages) = (latest(), [shows_from(8)]);
+    write(doc! { "_id": "d.w", "viewOn": "c", "pipeline": stages.to_vec() });
+    wait_until("the index is filled again", || latest().number == 1 && latest().is_ready());
+    assert!(before.is_dropped());
+    wait_until("the index is sound", || f.checked("d.c").documents == 2);
+    assert!(f.checked("d.c").is_valid());
+    // Stages that search indexes do not support.
+    write(doc! { "_id": "d.w", "viewOn": "c", "pipeline": [{ "$limit": 1 }] });
+    wait_until("the index fails", || latest().failure().is_some());
+    assert!(latest().failure().unwrap().contains("$limit is not supported"));
+    assert!(!latest().is_ready());
+    write(doc! { "_id": "d.w", "viewOn": "c", "pipeline": stages.to_vec() });
+    wait_until("the index is filled again", || latest().is_ready());
+    // The view reads nothing.
+    write(doc! { "_id": "d.w", "viewOn": "nothing", "pipeline": [] });
+    wait_until("the index is dropped", || collection.search_indexes().is_empty());
+}
+
+/// Opens a service of this role over a shared engine, with files in this folder. Its log is
+/// followed in the background.
+fn open_member(engine: &Arc<dyn Engine>, role: StoreRole, folder: &tempfile::TempDir) -> Followed {
+    let mut followed = open_with(engine.clone(), StoreOptions { role, ..StoreOptions::default() });
+    followed.service.search.keep_in(folder.path().to_owned());
+    followed.tasks.spawn(followed.service.clone().follow_log());
+    followed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secondary_has_files_of_its_own() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let owner = open_member(&engine, StoreRole::Owner, &folders[0]);
+    let mut secondary = open_member(&engine, StoreRole::Secondary, &folders[1]);
+    for id in 0..10 {
+        owner.insert("d.c", &doc! { "_id": id, "a": "pen" });
+    }
+    owner.words("d.c", &["words"]);
+    let latest = |of: &Followed| {
+        let collection = of.store().collection(&ReadView::now(), &ns("d.c"))?;
+        let indexes = collection.search_indexes();
+        Some(indexes.first()?.latest()?.clone()).filter(|version| version.is_ready())
+    };
+    for restarts in 0..2_i32 {
+        wait_until("the secondary is ready", || latest(&secondary).is_some());
+        owner.insert("d.c", &doc! { "_id": 10 + restarts, "a": "pen" });
+        let collection = secondary.store().collection(&ReadView::now(), &ns("d.c")).unwrap();
+        let until = (secondary.store().newest_write().unwrap(), Duration::from_secs(30));
+        let version = latest(&secondary).unwrap();
+        let op = &secondary.op;
+        assert!(secondary.store().await_search(op, &collection, &version, until).unwrap());
+        let open = version.files.get::<OpenSearch>().unwrap();
+        assert_eq!(open.index.sizes().documents, 11 + u64::from(restarts.unsigned_abs()));
+        // The owner may write during a validation.
+        assert_eq!(secondary.checked("d.c"), CheckedSearch::default());
+        assert!(folders[1].path().join(version.file.to_string()).exists());
+        // The files were committed when they were ready; a restart continues there.
+        assert_eq!(secondary.service.search.rebuilds.get(), 0);
+        secondary.tasks.shutdown().await;
+        drop((collection, version, open));
+        secondary = open_member(&engine, StoreRole::Secondary, &folders[1]);
+    }
+    let by_name = SearchSelector::Name("words");
+    wait_until("the owner is ready", || latest(&owner).is_some());
+    owner.store().drop_search_index(&ns("d.c"), by_name).unwrap();
+    let is_empty = || std::fs::read_dir(folders[1].path()).unwrap().next().is_none();
+    wait_until("the files are removed", is_empty);
 }

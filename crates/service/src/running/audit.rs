@@ -65,7 +65,7 @@ impl Service {
         let mut event = DocBuilder::new();
         event.append("atype", atype).append("ts", RawValue::Date(self.clock.now_ms()));
         let uuid = self.audit.uuid(connection.map_or(0, |connection| connection.id));
-        event.append("uuid", RawValue::Binary { subtype: 4, bytes: &uuid });
+        event.append("uuid", RawValue::uuid(&uuid));
         append_address(&mut event, "local", connection.map(|connection| &*connection.local));
         append_address(&mut event, "remote", connection.map(|connection| &*connection.client));
         append_users(&mut event, "users", user.as_deref());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::Result;
+use mayfly_base::{ErrorCode, Result};
 
 use crate::server::Service;
 use crate::settings::{ClusterParameters, Defaults, FeatureCompatibility, QuerySettings};
@@ -25,6 +25,10 @@ impl Service {
             {
                 self.topology.changed();
             }
+            if self.is_cut_off() {
+                let code = ErrorCode::InterruptedDueToReplStateChange;
+                self.sessions.transactions.abort(code, |_| true);
+            }
             let last = self.store.last_timestamp();
             if !self.store.is_secondary() || last == followed {
                 continue;
@@ -39,6 +43,14 @@ impl Service {
                 }
                 Ok(Err(_)) | Err(_) => {}
             }
+        }
+    }
+
+    /// Whether this member has lost the store that it shares with others.
+    pub fn is_cut_off(&self) -> bool {
+        match self.replica_set.get() {
+            Some(set) => set.is_cut_off(&self.store, &self.topology),
+            None => self.store.engine().is_cut_off(),
         }
     }
 

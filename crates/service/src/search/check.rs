@@ -95,7 +95,7 @@ impl FilesCheck for SearchCheck {
             let version = versions.next();
             *found += u64::from(version.is_some());
             // Further versions stay among those that no document has.
-            match (version, open.index.contains(document)) {
+            match (version, open.contains(document)) {
                 (None, true) => result.missing += 1,
                 (Some(_), false) => result.extra += 1,
                 (Some(version), true) if version != modified_ms => result.outdated += 1,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::{SearchHit, SearchHits, SearchKind, Searcher, WantedOfHits};
+use mayfly_query::{SearchHit, SearchHits, SearchKind, Searched, Searcher, WantedOfHits};
 use mayfly_search::{Control, Cursor, Hit, Query, ScoreDetails, SharedCheck};
 use mayfly_storage::{Collection, SearchIndex, SearchVersion, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -22,11 +22,14 @@ const FIRST_PAGE: usize = 32;
 const LARGEST_PAGE: usize = 8_192;
 const LARGEST_FULL_PAGE: usize = 512;
 
+/// How often a search goes on with another version of its index, before it ends with an error.
+const MOST_REPLACED: u32 = 10;
+
 impl Searcher for SearchIndexes {
     fn start(
         &self,
         session: StoreSession<'_>,
-        collection: &Arc<Collection>,
+        searched: &Searched,
         kind: SearchKind,
         spec: RawDoc<'_>,
         wanted: WantedOfHits,
@@ -36,17 +39,12 @@ impl Searcher for SearchIndexes {
             Some(RawValue::String(name)) => name,
             Some(_) => return Err(refused("\"index\" must be a string")),
         };
-        let indexes = collection.search_indexes();
-        let Some(index) = indexes.iter().find(|index| index.name == name) else {
+        // Before the index is looked up: a secondary may have learnt of another definition.
+        let needed = session.store.newest_write()?;
+        let Some(open) = self.await_files(session, searched, name, needed)? else {
             return Ok(None);
         };
-        if session.store.is_secondary() {
-            // Their files belong to the server that writes.
-            return Err(Error::not_implemented("search on a secondary; read from the primary"));
-        }
         self.searches.add(1);
-        let version = self.await_version(session, collection, index)?;
-        let open = version.files.get::<OpenSearch>().ok_or_else(|| not_ready(index))?;
         let query = match kind {
             SearchKind::Vector => Query::parse_vector_search(spec, &open.definition)?,
             SearchKind::Search | SearchKind::Meta => Query::parse_search(spec, &open.definition)?,
@@ -54,24 +52,75 @@ impl Searcher for SearchIndexes {
         let size = query.limit().or(wanted.documents).unwrap_or(FIRST_PAGE);
         let is_full = query.returns_stored_source() || spec.get("scoreDetails").is_some();
         let largest = if is_full { LARGEST_FULL_PAGE } else { LARGEST_PAGE };
-        let (collection, size) = (collection.clone(), size.clamp(1, largest));
+        let (collection, size) = (searched.collection.clone(), size.clamp(1, largest));
         let (after, is_over) = (None, false);
         Ok(Some(Box::new(Hits { open, collection, query, wanted, after, size, largest, is_over })))
     }
 }
 
+/// The index of this name on what is searched.
+fn named(Searched { collection, view }: &Searched, name: &str) -> Option<Arc<SearchIndex>> {
+    let indexes = collection.search_indexes();
+    let on = view.as_ref().map(|view| view.ns.collection());
+    let mut own = indexes.iter().filter(|index| index.view.as_deref() == on);
+    own.find(|index| index.name == name).cloned()
+}
+
+/// Whether a version was dropped since the index was looked up.
+fn is_outdated(index: &SearchIndex) -> bool {
+    index.versions.iter().any(|version| version.is_dropped())
+}
+
 impl SearchIndexes {
-    /// The version that serves searches, when it has every write that was acknowledged before.
+    /// The files that serve searches of this index, when they have every write up to this
+    /// timestamp; `None` without such an index. If a newer version replaces the one that the search
+    /// waits for, the search continues with the newer one.
+    fn await_files(
+        &self,
+        session: StoreSession<'_>,
+        searched: &Searched,
+        name: &str,
+        needed: u64,
+    ) -> Result<Option<Arc<OpenSearch>>> {
+        let mut replaced = 0;
+        loop {
+            let Some(index) = named(searched, name) else { return Ok(None) };
+            let found = self.await_version(session, searched, &index, needed).and_then(|version| {
+                version.files.get::<OpenSearch>().ok_or_else(|| not_ready(&index))
+            });
+            match found {
+                Err(_) if replaced < MOST_REPLACED && is_outdated(&index) => {
+                    searched.collection.check_alive()?;
+                    session.op.check()?;
+                    replaced += 1;
+                }
+                found => return found.map(Some),
+            }
+        }
+    }
+
+    /// The version that serves searches, when it has every write up to this timestamp.
     fn await_version(
         &self,
         session: StoreSession<'_>,
-        collection: &Collection,
+        Searched { collection, view }: &Searched,
         index: &SearchIndex,
+        needed: u64,
     ) -> Result<Arc<SearchVersion>> {
-        let Some(version) = index.serving().cloned() else { return Err(not_ready(index)) };
+        let transformation = view.as_ref().map(|view| view.transformation());
+        let latest = index.latest().and_then(|version| version.transformation.as_ref());
+        if let Some(view) = view
+            && latest != transformation.as_ref()
+        {
+            session.store.note_view_changed(&view.ns);
+        }
+        let Some(version) = index.serving_over(transformation.as_ref()).cloned() else {
+            return Err(not_ready(index));
+        };
         let millis = u64::try_from(self.wait_millis.load(Ordering::Relaxed)).unwrap_or(0);
         let longest = Duration::from_millis(millis);
-        let is_current = session.store.await_search(session.op, collection, &version, longest)?;
+        let is_current =
+            session.store.await_search(session.op, collection, &version, (needed, longest))?;
         if !version.is_filled() {
             return Err(not_ready(index));
         }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_query::SearchedView;
 use mayfly_search::{Change, Definition, Index, IndexError};
 use mayfly_storage::{FedDocument, FeedFiles, SearchVersion};
+use mayfly_value::RawDoc;
 use mayfly_work::memory;
 
 use super::{SearchIndexes, index_kind};
@@ -25,6 +27,8 @@ const LEAST_BYTES_OF_EARLY_COMMIT: u64 = 1 << 20;
 pub(crate) struct OpenSearch {
     pub(crate) index: Index,
     pub(crate) definition: Arc<Definition>,
+    /// The view whose documents the index contains; `None` for those of the collection.
+    view: Option<SearchedView>,
     /// When the oldest change that is only in memory was applied, on the monotonic clock.
     uncommitted_since: AtomicI64,
     /// Whether the part in memory has reached its limit, or the process is short of memory.
@@ -48,6 +52,7 @@ impl SearchIndexes {
     pub(crate) fn open(&self, kind: &str, version: &SearchVersion) -> Result<OpenSearch> {
         let definition = Definition::parse(version.definition.as_doc(), index_kind(kind)?)?;
         let definition = Arc::new(definition);
+        let view = version.transformation.as_ref().map(|it| view_of(it.as_doc())).transpose()?;
         let index = match self.folder_of(version) {
             None => Index::in_memory(definition.clone()),
             Some(folder) => match Index::open(&folder, definition.clone()) {
@@ -62,6 +67,7 @@ impl SearchIndexes {
         Ok(OpenSearch {
             index,
             definition,
+            view,
             uncommitted_since: AtomicI64::new(NOTHING),
             is_full: AtomicBool::new(false),
             wants_merge: AtomicBool::new(false),
@@ -133,6 +139,17 @@ pub(crate) fn of_index(error: IndexError) -> Error {
 }
 
 impl OpenSearch {
+    /// Whether a document is to be in the index.
+    pub(crate) fn contains(&self, document: RawDoc<'_>) -> bool {
+        match &self.view {
+            None => self.index.contains(document),
+            Some(view) => {
+                let shown = view.indexed(document).ok().flatten();
+                shown.is_some_and(|shown| self.index.contains(shown.as_doc()))
+            }
+        }
+    }
+
     /// The time until the files are to be committed, in microseconds; `None` if they lack nothing.
     pub(crate) fn commit_due_in(&self, now_micros: i64) -> Option<i64> {
         let since = self.uncommitted_since.load(Ordering::Acquire);
@@ -155,6 +172,15 @@ impl OpenSearch {
     }
 }
 
+/// The stages of a version's view.
+///
+/// # Errors
+/// 8 for stages that this program does not accept.
+fn view_of(transformation: RawDoc<'_>) -> Result<SearchedView> {
+    let unusable = |error: Error| Error::new(ErrorCode::UnknownError, error.message());
+    SearchedView::of_transformation(transformation).map_err(unusable)
+}
+
 fn change(fed: &FedDocument) -> Change<'_> {
     let record_key = &fed.id_key;
     match &fed.document {
@@ -171,8 +197,28 @@ pub(crate) struct Followed<'f> {
     pub(crate) now_micros: i64,
 }
 
+/// A document as a view shows it. One that the view does not show leaves the index.
+fn shown_by(view: &SearchedView, fed: &FedDocument) -> Result<FedDocument> {
+    let document = match &fed.document {
+        Some((version_ms, document)) => {
+            view.indexed(document.as_doc())?.map(|shown| (*version_ms, shown))
+        }
+        None => None,
+    };
+    Ok(FedDocument { id_key: fed.id_key.clone(), document })
+}
+
 impl FeedFiles for Followed<'_> {
     fn apply(&self, documents: &[FedDocument]) -> Result<()> {
+        let shown;
+        let documents = match &self.open.view {
+            None => documents,
+            Some(view) => {
+                shown =
+                    documents.iter().map(|fed| shown_by(view, fed)).collect::<Result<Vec<_>>>()?;
+                &shown
+            }
+        };
         let changes: Vec<Change<'_>> = documents.iter().map(change).collect();
         self.open.uncommitted_since.fetch_min(self.now_micros, Ordering::AcqRel);
         let is_full = self.open.index.apply(&changes)

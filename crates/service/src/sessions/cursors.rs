@@ -2,9 +2,15 @@
 //!
 //! A batch takes its cursor out and puts it back, so that two batches never run on one cursor. Idle
 //! cursors are closed after a timeout on the monotonic clock, which changes of the wall clock do
-//! not affect.
+//! not affect. A batch that waits for data has put its cursor back, and ends when the cursor is
+//! closed.
+
+mod listed;
+
+pub use listed::OpenCursor;
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -15,7 +21,9 @@ use mayfly_work::memory::RetainedBytes;
 use mayfly_work::scratch::OperationScratch;
 use mayfly_work::{current, memory};
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
 
+use self::listed::Shown;
 use crate::clients::SessionId;
 
 /// The interval between two checks for idle cursors, in microseconds.
@@ -52,6 +60,7 @@ struct Entry {
     owner: CursorOwner,
     /// `None` while a batch runs.
     cursor: Option<Cursor>,
+    shown: Shown,
     last_used_micros: i64,
     /// The memory that it holds between two batches.
     kept: RetainedBytes,
@@ -61,6 +70,8 @@ struct Entry {
     killed: bool,
     /// Whether its memory is being released, for which a batch waits.
     is_borrowed: bool,
+    /// Wakes the batch that waits for data, by being dropped.
+    closed: Option<oneshot::Sender<Infallible>>,
 }
 
 /// The timeout of an idle cursor.
@@ -124,17 +135,19 @@ impl Cursors {
             let id = rand::random::<i64>() & i64::MAX;
             if id != 0 && !open.contains_key(&id) {
                 let namespace = cursor.namespace.clone();
-                let cursor = Some(cursor);
+                let shown = Shown::of(&cursor, now_micros);
                 let entry = Entry {
                     namespace,
                     owner,
-                    cursor,
+                    cursor: Some(cursor),
+                    shown,
                     last_used_micros: now_micros,
                     kept,
                     scratch: OperationScratch::of_current(),
                     no_timeout: idle == IdleTime::Unlimited,
                     killed: false,
                     is_borrowed: false,
+                    closed: None,
                 };
                 open.insert(id, entry);
                 self.opened.fetch_add(1, Ordering::Relaxed);
@@ -224,11 +237,24 @@ impl Cursors {
             return false;
         }
         if let Some(entry) = open.get_mut(&id) {
+            entry.shown.returned = cursor.returned;
             entry.cursor = Some(cursor);
             entry.last_used_micros = now_micros;
             entry.kept = kept;
         }
         true
+    }
+
+    /// Waits until a cursor is closed, on behalf of a batch that waits for data. The cursor counts
+    /// as used meanwhile, so it has no timeout.
+    pub async fn closed(&self, id: i64) {
+        let (closed, wait) = oneshot::channel();
+        match self.open.lock().get_mut(&id) {
+            Some(entry) => entry.closed = Some(closed),
+            None => return,
+        }
+        // It cannot be sent, so the wait ends when the sender is dropped.
+        let _ = wait.await;
     }
 
     /// Closes the idle cursor that holds the most memory, if that is at least `least` bytes.
@@ -295,7 +321,7 @@ impl Cursors {
         CursorCounts {
             open: open.len() as i64,
             no_timeout: count(|entry| entry.no_timeout),
-            pinned: count(|entry| entry.cursor.is_none()),
+            pinned: count(Entry::is_in_use),
             opened: self.opened.load(Ordering::Relaxed),
             timed_out: self.timed_out.load(Ordering::Relaxed),
         }
@@ -315,7 +341,7 @@ impl Cursors {
         let before = open.len();
         open.retain(|_, entry| {
             let idle_micros = now_micros - entry.last_used_micros;
-            entry.no_timeout || entry.cursor.is_none() || idle_micros < timeout_micros
+            entry.no_timeout || entry.is_in_use() || idle_micros < timeout_micros
         });
         self.timed_out.fetch_add((before - open.len()) as i64, Ordering::Relaxed);
     }
@@ -326,6 +352,11 @@ fn not_found(id: i64) -> Error {
 }
 
 impl Entry {
+    /// Whether a batch runs, or waits for data.
+    fn is_in_use(&self) -> bool {
+        self.cursor.is_none() || self.closed.as_ref().is_some_and(|closed| !closed.is_closed())
+    }
+
     /// Takes the cursor out. Its memory and temporary files are charged to the thread's operation.
     ///
     /// # Errors
@@ -415,42 +446,4 @@ impl CursorOwner {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use mayfly_query::CursorSource;
-
-    use super::*;
-
-    #[test]
-    fn a_batch_waits_while_the_memory_of_its_cursor_is_released() {
-        let (cursors, ns) = (Cursors::default(), Namespace::new("test", "c").unwrap());
-        let source = CursorSource::Ready([mayfly_value::DocBuf::empty()].into());
-        let cursor = Cursor::new(ns.clone(), source);
-        let owner = CursorOwner::default();
-        let kept = RetainedBytes::default();
-        let id = cursors.register((cursor, kept), owner.clone(), IdleTime::Unlimited, 0);
-        let (begun, wait_for_begin) = mpsc::channel();
-        let (go_on, wait_to_go_on) = mpsc::channel::<()>();
-        std::thread::scope(|scope| {
-            let cursors = &cursors;
-            scope.spawn(move || {
-                cursors.borrow(id, |_| {
-                    begun.send(()).unwrap();
-                    wait_to_go_on.recv().unwrap();
-                    Ok(())
-                })
-            });
-            wait_for_begin.recv().unwrap();
-            let again = cursors.borrow(id, |_| Ok(())).unwrap_err();
-            assert_eq!(again.code(), ErrorCode::CursorInUse);
-            let batch = scope.spawn(|| cursors.take(id, &ns, &owner, 0).map(drop));
-            go_on.send(()).unwrap();
-            assert!(batch.join().unwrap().is_ok());
-        });
-        // The batch has it now.
-        let used = cursors.borrow(id, |_| Ok(())).unwrap_err();
-        assert_eq!(used.code(), ErrorCode::CursorInUse);
-        assert_eq!(cursors.borrow(1, |_| Ok(())).unwrap_err().code(), ErrorCode::CursorNotFound);
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ mod transactions;
 
 pub use checked_out::CheckedOut;
 pub(crate) use cursors::CursorCounts;
-pub use cursors::{CursorOwner, Cursors, IdleTime};
+pub use cursors::{CursorOwner, Cursors, IdleTime, OpenCursor};
 pub use transactions::{Beginning, OpenTransactions, TransactionCounts, TransactionInfo};
 
 use std::collections::HashMap;

@@ -29,6 +29,8 @@ pub struct ReplicaSet {
     term: AtomicI64,
     /// Whether clients last saw a primary.
     primary: AtomicBool,
+    /// Whether the node has lost the store that it shares with others.
+    is_cut_off: AtomicBool,
     /// Held while `primary` changes.
     changing: Mutex<()>,
     /// When the current primary was elected, in milliseconds since 1970.
@@ -54,6 +56,7 @@ impl ReplicaSet {
             id,
             term: AtomicI64::new(1),
             primary: AtomicBool::new(true),
+            is_cut_off: AtomicBool::new(false),
             changing: Mutex::new(()),
             elected_ms: AtomicI64::new(now_ms),
             config: RwLock::default(),
@@ -119,6 +122,14 @@ impl ReplicaSet {
         list
     }
 
+    /// The addresses of the members, in the order of their `_id`s from 0. `me` is that of this
+    /// node.
+    pub fn addresses(&self, me: &str) -> Vec<String> {
+        // Which of them is the primary does not matter here.
+        let me = Member { address: me.to_owned(), is_owner: false };
+        self.members(me).into_iter().map(|member| member.address).collect()
+    }
+
     /// The ObjectId `settings.replicaSetId` of the configuration.
     pub fn id(&self) -> [u8; 12] {
         self.id
@@ -144,6 +155,16 @@ impl ReplicaSet {
     /// When the current primary was elected, in milliseconds since 1970.
     pub fn elected_ms(&self) -> i64 {
         self.elected_ms.load(Ordering::Acquire)
+    }
+
+    /// Whether the node has lost the store that it shares with others. A change wakes the commands
+    /// that wait for one.
+    pub fn is_cut_off(&self, store: &Store, topology: &Topology) -> bool {
+        let now = store.engine().is_cut_off();
+        if self.is_cut_off.swap(now, Ordering::AcqRel) != now {
+            topology.changed();
+        }
+        now
     }
 
     /// Whether the node is the primary now. A change wakes the commands that wait for one.

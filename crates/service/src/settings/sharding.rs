@@ -38,7 +38,7 @@ pub fn record_database(store: &Store, op: &OpCtx, db: &str) -> Result<()> {
     }
     let mut out = DocBuilder::new();
     out.append("_id", db).append("primary", SHARD).start_document("version");
-    out.append("uuid", RawValue::Binary { subtype: 4, bytes: &new_uuid() });
+    out.append("uuid", RawValue::uuid(&new_uuid()));
     out.append("timestamp", timestamp(op)).append("lastMod", 1).end();
     stored::put(store, op, (DATABASES, db), out.finish().as_doc())
 }
@@ -51,7 +51,7 @@ pub fn record_database(store: &Store, op: &OpCtx, db: &str) -> Result<()> {
 pub fn sharded(store: &Store, collection: &Collection) -> Result<Option<DocBuf>> {
     let found = stored::read(store, (COLLECTIONS, collection.namespace().as_str()))?;
     let uuid = collection.uuid();
-    let uuid = RawValue::Binary { subtype: 4, bytes: &uuid };
+    let uuid = RawValue::uuid(&uuid);
     Ok(found.filter(|document| document.as_doc().get("uuid") == Some(uuid)))
 }
 
@@ -71,7 +71,7 @@ pub fn record_collection(
     out.append("_id", ns.as_str());
     out.append("lastmodEpoch", RawValue::ObjectId(new_object_id(op.now_ms())));
     out.append("lastMod", RawValue::Date(op.now_ms())).append("timestamp", timestamp(op));
-    out.append("uuid", RawValue::Binary { subtype: 4, bytes: &uuid }).append("key", key);
+    out.append("uuid", RawValue::uuid(&uuid)).append("key", key);
     out.append("unique", unique == Uniqueness::Unique).append("noBalance", false);
     if let Some(series) = collection.time_series() {
         out.append("timeseriesFields", &series.document());
@@ -92,7 +92,7 @@ fn record_chunk(store: &Store, op: &OpCtx, collection: &Collection, key: RawDoc<
     let (uuid, since) = (collection.uuid(), timestamp(op));
     let mut out = DocBuilder::new();
     out.append("_id", chunk_id(&uuid));
-    out.append("uuid", RawValue::Binary { subtype: 4, bytes: &uuid });
+    out.append("uuid", RawValue::uuid(&uuid));
     for (bound, value) in [("min", RawValue::MinKey), ("max", RawValue::MaxKey)] {
         out.start_document(bound);
         for field in key {
@@ -122,9 +122,8 @@ pub fn rename_collection(
     let Some(before) = stored::read(store, (COLLECTIONS, from.as_str()))? else { return Ok(()) };
     let renamed = store.collection(&ReadView::now(), to);
     let uuid = before.as_doc().get("uuid");
-    let is_kept = renamed.is_some_and(|collection| {
-        uuid == Some(RawValue::Binary { subtype: 4, bytes: &collection.uuid() })
-    });
+    let is_kept =
+        renamed.is_some_and(|collection| uuid == Some(RawValue::uuid(&collection.uuid())));
     // A collection that moves to another database is a copy with a UUID of its own.
     if is_kept {
         let mut out = DocBuilder::new();

@@ -12,17 +12,26 @@
 //! 3. [`Store::record_backup`](crate::Store::record_backup) notes that the backup is complete. The
 //!    checkpoint is removed when the [`BackupPoint`] is dropped, however the backup ends.
 //!
+//! [`copy`] moves a store to another engine while clients use it.
+//!
 //! A restored folder is opened once, offline, by
 //! [`Store::become_restored`](crate::Store::become_restored).
 
+mod copy;
 mod entries;
 mod history;
 mod point;
 mod restored;
 
+pub(crate) use copy::CopyExport;
+pub use copy::{
+    COPY_LEASE, CollectionDigest, CopyEnd, CopyHold, CopyPhase, CopyPoint, CopyState, CopyTarget,
+    EntriesPosition, IndexDigest, SessionsPart, identity_of, last_log_time, moved_by, note_copying,
+    note_moved,
+};
 pub(crate) use entries::refuse_unfinished;
 pub use entries::{
-    EntriesReader, EntriesWriter, MAX_RUN_BYTES, RUN_BYTES, approximate_entry_bytes,
+    EntriesReader, EntriesWriter, MAX_RUN_BYTES, RUN_BYTES, approximate_entry_bytes, end_of_run,
 };
 pub use history::RecordedBackup;
 pub use point::{BackupPoint, Checkpoint, CollectionAtPoint, LEASE, PointContent};

@@ -155,15 +155,29 @@ impl Store {
     /// # Errors
     /// 14031 OutOfDiskSpace, errors of the operation's deadline and of the engine.
     pub fn backup_point(&self, op: &OpCtx) -> Result<BackupPoint> {
+        let scratch = self.engine.scratch(0).map_err(from_kv)?;
+        self.point(op, scratch)
+    }
+
+    /// Takes a snapshot of the present state, also of an engine with files.
+    ///
+    /// # Errors
+    /// As [`Store::backup_point`].
+    pub(super) fn point_of_entries(&self, op: &OpCtx) -> Result<BackupPoint> {
+        self.point(op, None)
+    }
+
+    fn point(&self, op: &OpCtx, scratch: Option<PathBuf>) -> Result<BackupPoint> {
         // Under the lock of `fsync` no file of the folder changes.
         let _writing = self.fsync_lock.enter(op)?;
-        let scratch = self.engine.scratch(0).map_err(from_kv)?;
         let identity = self.ensure_identity()?;
         for collection in self.collections(None) {
             // Counts that a crash has lost.
             self.count_documents(op, &collection)?;
         }
-        self.engine.flush().map_err(from_kv)?;
+        if scratch.is_some() {
+            self.engine.flush().map_err(from_kv)?;
+        }
         let mut checkpoint = scratch.map(|scratch| Checkpoint::new_in(&scratch));
         let began = self.clock.monotonic_micros();
         let (time, content, collections) = self.oplog.clock.at_rest(|time| {

@@ -42,6 +42,10 @@ impl Store {
     /// Gives a store that was restored a new identity and a new timeline, whose times are after all
     /// that the repository knows and after the present second.
     ///
+    /// If entries of an archived log were replayed, the store's log lacks them. It is then cut, so
+    /// that no change stream continues at a time before them, and indexes that follow the log are
+    /// built again.
+    ///
     /// # Errors
     /// 301 DataCorruptionDetected if the files are not those of the backup's store; errors of the
     /// engine.
@@ -57,7 +61,16 @@ impl Store {
         let now_ms = self.clock.now_ms();
         let known = self.oplog.clock.last().max(source.last_time);
         let before = OplogClock::second_after(now_ms).max(known.saturating_add(1));
-        let new = old.restored(LostTimes { after: source.time, before });
+        let after = match self.has_replayed()? {
+            true => 0,
+            false => source.time,
+        };
+        if after == 0
+            && let Some(cut) = self.oplog.whole_cut()
+        {
+            self.note_cut(cut, None)?;
+        }
+        let new = old.restored(LostTimes { after, before });
         self.oplog.clock.advance_to(before);
         let mark = match expiry {
             ExpiryAfterRestore::Suspended => Some(self.watch.suspend_restored()),
@@ -83,5 +96,11 @@ impl Store {
         *self.suspension_recorded.lock() = mark;
         self.engine.sync().map_err(from_kv)?;
         Ok(new)
+    }
+
+    /// Whether entries of an archived log were replayed into this store.
+    fn has_replayed(&self) -> Result<bool> {
+        let key = catalog_key::REPLAYED;
+        self.engine.get_once(Keyspace::Catalog, key, &mut |_| {}).map_err(from_kv)
     }
 }

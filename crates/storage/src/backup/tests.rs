@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::ErrorCode;
-use mayfly_kv::{CheckpointFile, Engine, EngineWrapper, KvError, KvResult};
+use mayfly_kv::{
+    CheckpointFile, Engine, EngineWrapper, Guard, Keyspace, KvError, KvResult, TxnOptions,
+};
 use mayfly_value::bson::doc;
 
 use super::*;
-use crate::oplog::LostTimes;
+use crate::oplog::{LogEntry, LostTimes};
+use crate::record::layout::catalog_key;
 use crate::testing::{self, Fixture, NOW};
 
 /// An engine whose checkpoint is one file.
@@ -209,6 +212,24 @@ fn a_restored_store_is_another_one_whose_times_are_later() {
         assert_eq!(resume(lost), Err(ErrorCode::ChangeStreamHistoryLost));
     }
     assert!(f.store.recorded_backups().unwrap().is_empty());
+}
+
+#[test]
+fn a_stream_cannot_continue_before_entries_that_were_replayed() {
+    let f = backed_up();
+    let (early, time) = (1, f.store.oplog().settled());
+    let mut txn = f.engine.begin(TxnOptions::default()).unwrap();
+    let position = (time + 5).to_be_bytes();
+    txn.put(Keyspace::Catalog, catalog_key::REPLAYED, &position, Guard::Checked).unwrap();
+    txn.commit().unwrap();
+    f.store.become_restored(&source(time), ExpiryAfterRestore::Suspended).unwrap();
+    let f = testing::open(f.engine, f.clock);
+    f.insert("d.c", &doc! { "_id": 2 }).unwrap();
+    for before in [early, time, time + 5] {
+        let see = &mut |_: &LogEntry<'_>| Ok(std::ops::ControlFlow::Continue(()));
+        let error = f.store.oplog().read_changes(before, see).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ChangeStreamHistoryLost, "{before}");
+    }
 }
 
 #[test]

@@ -23,6 +23,34 @@ pub(crate) struct FeedRow {
     pub(crate) filled: bool,
 }
 
+/// The row of a search index in the catalog: the log has no change of the index's documents between
+/// two timestamps. Servers over one store have files of their own, so the position of the files of
+/// one server says nothing about those of another one.
+///
+/// ```text
+/// the later timestamp, 8 bytes big-endian | 1 | the earlier timestamp, 8 bytes big-endian
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct QuietPart {
+    from: u64,
+    to: u64,
+}
+
+impl QuietPart {
+    /// Decodes a row's value; `None` for an unreadable one, and one of a program that did not note
+    /// the earlier timestamp.
+    fn decode(value: &[u8]) -> Option<QuietPart> {
+        let (row, from) = value.split_at_checked(9)?;
+        let row = FeedRow::decode(row).filter(|row| row.filled)?;
+        Some(QuietPart { from: u64::from_be_bytes(from.try_into().ok()?), to: row.position })
+    }
+
+    /// The last position that files of this position are complete up to.
+    fn extend(self, position: u64) -> u64 {
+        if (self.from..self.to).contains(&position) { self.to } else { position }
+    }
+}
+
 impl FeedRow {
     /// Encodes the row's value.
     pub(crate) fn encode(self) -> [u8; 9] {
@@ -56,6 +84,10 @@ pub(crate) struct Feed {
     filled: AtomicBool,
     /// The position that a restart begins with: that in the catalog, or a later one in the files.
     stored: AtomicU64,
+    /// The position of the last commit of the files; 0 if it is not known.
+    committed: AtomicU64,
+    /// The row of a search index, as the catalog had it when it was loaded.
+    quiet: Mutex<QuietPart>,
     /// Held by the thread that brings the index forward; while the index is being filled, the last
     /// record that was indexed.
     pub(crate) turn: Mutex<Option<RecordKey>>,
@@ -71,12 +103,28 @@ impl Feed {
         Feed { in_files: true, ..Feed::default() }
     }
 
-    /// Notes a row of the catalog at the start.
-    pub(crate) fn note_loaded(&self, row: FeedRow) {
+    /// Notes the value of a row in the catalog. Unreadable ones are passed over.
+    pub(crate) fn note_loaded(&self, value: &[u8]) {
         match self.in_files {
-            true => self.note_stored(row.position),
-            false => self.note_row(row),
+            true => *self.quiet.lock() = QuietPart::decode(value).unwrap_or_default(),
+            false => FeedRow::decode(value).into_iter().for_each(|row| self.note_row(row)),
         }
+    }
+
+    /// The value of the row in the catalog that says this.
+    pub(crate) fn row_value(&self, row: FeedRow) -> Vec<u8> {
+        let mut value = row.encode().to_vec();
+        if self.in_files {
+            value.extend(self.committed.load(Ordering::Acquire).to_be_bytes());
+        }
+        value
+    }
+
+    /// Notes the position of files that were opened.
+    pub(crate) fn note_opened(&self, position: u64) {
+        self.committed.store(position, Ordering::Release);
+        let position = self.quiet.lock().extend(position);
+        self.note_row(FeedRow { position, filled: true });
     }
 
     /// The position that the catalog or the files have; 0 if it is not known.
@@ -86,7 +134,7 @@ impl Feed {
 
     /// The latest position that is known.
     pub(crate) fn last(&self) -> u64 {
-        self.position.load(Ordering::Acquire).max(self.stored())
+        self.position.load(Ordering::Acquire).max(self.stored()).max(self.quiet.lock().to)
     }
 
     /// Notes that the files will lack a change that is applied now.
@@ -94,8 +142,13 @@ impl Feed {
         self.uncommitted.store(true, Ordering::Release);
     }
 
-    /// Notes that the files have everything up to this position.
+    /// Notes that the files have everything up to this position; 0 if they do not contain all
+    /// documents yet.
     pub(crate) fn note_committed(&self, position: u64) {
+        self.committed.store(position, Ordering::Release);
+        if position == 0 {
+            return;
+        }
         self.note_stored(position);
         self.uncommitted.store(false, Ordering::Release);
     }
@@ -110,6 +163,7 @@ impl Feed {
         self.position.store(0, Ordering::Release);
         self.filled.store(false, Ordering::Release);
         self.stored.store(0, Ordering::Release);
+        self.committed.store(0, Ordering::Release);
         self.uncommitted.store(false, Ordering::Release);
         *self.watch.lock() = None;
     }
@@ -131,10 +185,13 @@ impl Feed {
         }
         match reached {
             // Read after the position: a change that follows it is noted before it is applied.
-            Some(_) if self.is_uncommitted() => Some(self.stored()),
+            // Without a commit, a restart fills the files again.
+            Some(_) if self.is_uncommitted() && self.committed.load(Ordering::Acquire) > 0 => {
+                Some(self.stored())
+            }
             Some(reached) => Some(reached),
             // The files were not opened yet.
-            None => Some(self.stored().max(cut)),
+            None => Some(self.stored().max(self.quiet.lock().to).max(cut)),
         }
     }
 
@@ -214,6 +271,13 @@ pub(crate) struct Fed {
     /// The id of the index, or of the files of a search index.
     pub(crate) id: u64,
     feed: Arc<Feed>,
+}
+
+impl Fed {
+    /// The value of the row in the catalog that says this.
+    pub(crate) fn row_value(&self, row: FeedRow) -> Vec<u8> {
+        self.feed.row_value(row)
+    }
 }
 
 impl Collection {

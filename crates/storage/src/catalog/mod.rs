@@ -117,6 +117,9 @@ impl Catalog {
             let collection = Arc::new(Loaded::parse(id, &bytes)?.collection(filters, &settings)?);
             map.insert(collection.namespace(), collection);
         }
+        for (collection, list) in stored_search(&*txn, &map)? {
+            collection.search.install(list);
+        }
         let may_be_log_fed = AtomicBool::new(load_attributes(&*txn, &map)?);
         let dropped = rows(&*txn, b'd')?.into_iter().map(|(id, _)| id).collect();
         Ok(Catalog {
@@ -191,7 +194,8 @@ impl Catalog {
         self.map.store(Arc::new(map));
     }
 
-    /// Loads what rows of their own say of the collections of the present map.
+    /// Loads what rows of their own say of the collections of the present map, except for search
+    /// indexes.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected, errors of the engine.
@@ -290,11 +294,10 @@ pub(crate) fn rows(txn: &dyn Txn, kind: u8) -> Result<Vec<(u64, Vec<u8>)>> {
     Ok(rows)
 }
 
-/// Loads multikey bits, search indexes and positions. Returns whether there are log-fed or search
+/// Loads multikey bits and positions. Returns whether there are log-fed or search
 /// indexes.
 fn load_attributes(txn: &dyn Txn, map: &Namespaces) -> Result<bool> {
     load_multikey(txn, map)?;
-    load_search(txn, map)?;
     load_feeds(txn, map)
 }
 
@@ -311,25 +314,25 @@ fn load_multikey(txn: &dyn Txn, map: &Namespaces) -> Result<()> {
     Ok(())
 }
 
-/// Loads the search indexes of all collections.
+/// A collection, and its search indexes in the catalog.
+pub(crate) type StoredSearch = (Arc<Collection>, Vec<Arc<SearchIndex>>);
+
+/// The search indexes that rows of their own list for the collections of a map.
 ///
 /// # Errors
 /// 301 DataCorruptionDetected.
-fn load_search(txn: &dyn Txn, map: &Namespaces) -> Result<()> {
+pub(crate) fn stored_search(txn: &dyn Txn, map: &Namespaces) -> Result<Vec<StoredSearch>> {
     let rows: std::collections::HashMap<u64, Vec<u8>> = rows(txn, b's')?.into_iter().collect();
-    for collection in map.values() {
-        let present = collection.search.all();
-        match rows.get(&collection.id()) {
-            Some(row) if *encode_search(&present).as_bytes() != **row => {
-                let list =
-                    decode_search(row).ok_or_else(|| damaged("search indexes in the catalog"))?;
-                collection.search.install(list);
+    let list = |collection: &Arc<Collection>| {
+        let list = match rows.get(&collection.id()) {
+            Some(row) => {
+                decode_search(row).ok_or_else(|| damaged("search indexes in the catalog"))?
             }
-            None if !present.is_empty() => collection.search.install(Vec::new()),
-            Some(_) | None => {}
-        }
-    }
-    Ok(())
+            None => Vec::new(),
+        };
+        Ok((collection.clone(), list))
+    };
+    map.values().map(list).collect()
 }
 
 /// Loads the positions of log-fed and search indexes; returns whether there are such indexes.
@@ -337,8 +340,8 @@ fn load_feeds(txn: &dyn Txn, map: &Namespaces) -> Result<bool> {
     let feeds: Vec<_> = map.values().flat_map(|collection| collection.feeds()).collect();
     for (id, value) in if feeds.is_empty() { Vec::new() } else { rows(txn, b'p')? } {
         let feed = feeds.iter().find(|(of, _)| *of == id).map(|(_, feed)| feed);
-        if let (Some(feed), Some(row)) = (feed, FeedRow::decode(&value)) {
-            feed.note_loaded(row);
+        if let Some(feed) = feed {
+            feed.note_loaded(&value);
         }
     }
     Ok(!feeds.is_empty())
@@ -351,7 +354,7 @@ pub(crate) fn encode_collection(
     state: &CollectionState,
 ) -> DocBuf {
     let mut doc = DocBuilder::new();
-    doc.append("ns", ns.as_str()).append("uuid", RawValue::Binary { subtype: 4, bytes: uuid });
+    doc.append("ns", ns.as_str()).append("uuid", RawValue::uuid(uuid));
     doc.append("options", &state.options);
     if let Some(index) = &state.id_index {
         doc.start_document("idIndex");

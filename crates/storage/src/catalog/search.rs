@@ -3,15 +3,21 @@
 //!
 //! ```text
 //! catalog key                    value
-//! s | id of the collection       { indexes: [ { id, name, type, versions: [ version ... ] } ... ] }
-//!                                version: { file, number, created, ready, definition }
-//! p | file of a version          the position, as of a log-fed index
+//! s | id of the collection       { indexes: [ index ... ] }
+//!                                index: { id, name, type, view?, versions: [ version ... ] }
+//!                                version: { file, number, created, ready, definition,
+//!                                           transformation? }
+//! p | file of a version          positions, between which the log has no changes (`feed`)
 //! ```
 //!
 //! An update of a definition adds a version. The version before it serves searches until the new
 //! one is ready. Each version has files of its own, under an id that is never reused. A collection
 //! keeps its search indexes when it is renamed. They are dropped with it. `$out` and
 //! `convertToCapped` hand the definitions to the new collection, under new ids.
+//!
+//! A search index on a view is listed with the collection that the view reads, because it follows
+//! that collection's part of the log. Each version notes the stages and the collation of the view
+//! whose documents its files contain. See `ddl/search_views.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,10 +33,12 @@ use super::{Attached, Feed};
 pub struct SearchIndex {
     /// The id that clients see: 24 hexadecimal digits.
     pub id: String,
-    /// The name, unique in the collection.
+    /// The name, unique among the indexes of the collection and of the views that read it.
     pub name: String,
     /// The type, `search` or `vectorSearch`.
     pub kind: String,
+    /// The view that it is on, without the database; `None` for an index on the collection.
+    pub view: Option<String>,
     /// The newest definition last. An older one is there until the newest is ready.
     pub versions: Vec<Arc<SearchVersion>>,
 }
@@ -45,6 +53,9 @@ pub struct SearchVersion {
     pub created_ms: i64,
     /// The definition as the client sent it.
     pub definition: DocBuf,
+    /// The [`transformation`](crate::ResolvedView::transformation) of the view whose documents the
+    /// files contain; `None` for the documents of the collection.
+    pub transformation: Option<DocBuf>,
     /// Whether the files contain all documents once.
     pub(crate) ready: AtomicBool,
     pub(crate) dropped: AtomicBool,
@@ -61,12 +72,14 @@ impl SearchVersion {
         number: i64,
         created_ms: i64,
         definition: DocBuf,
+        transformation: Option<DocBuf>,
     ) -> SearchVersion {
         SearchVersion {
             file,
             number,
             created_ms,
             definition,
+            transformation,
             ready: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             feed: Arc::new(Feed::of_files()),
@@ -78,6 +91,16 @@ impl SearchVersion {
     /// Whether the files contained all documents once, so that searches may use them.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire) && !self.is_dropped()
+    }
+
+    /// Notes that the files contain all documents.
+    pub(crate) fn mark_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// Forgets that the files contained all documents: those of another server did.
+    pub(crate) fn forget_ready(&self) {
+        self.ready.store(false, Ordering::Release);
     }
 
     /// Whether the version, its index or its collection was dropped.
@@ -128,15 +151,29 @@ impl SearchIndex {
         self.versions.iter().rev().find(|version| version.is_ready())
     }
 
+    /// The newest version that is ready and contains what a view with this transformation shows.
+    /// After a change of the view, versions of before would find documents that it hides.
+    pub fn serving_over(&self, transformation: Option<&DocBuf>) -> Option<&Arc<SearchVersion>> {
+        let mut newest = self.versions.iter().rev();
+        newest.find(|it| it.is_ready() && it.transformation.as_ref() == transformation)
+    }
+
     fn append_to(&self, out: &mut DocBuilder) {
         out.append("id", &*self.id).append("name", &*self.name).append("type", &*self.kind);
+        if let Some(view) = &self.view {
+            out.append("view", &**view);
+        }
         out.start_array("versions");
         for version in &self.versions {
             out.push_document();
             out.append("file", version.file as i64).append("number", version.number);
             out.append("created", RawValue::Date(version.created_ms));
             out.append("ready", version.ready.load(Ordering::Acquire));
-            out.append("definition", &version.definition).end();
+            out.append("definition", &version.definition);
+            if let Some(transformation) = &version.transformation {
+                out.append("transformation", transformation);
+            }
+            out.end();
         }
         out.end();
     }
@@ -150,9 +187,12 @@ impl SearchIndex {
                 _ => None,
             };
             let Some(RawValue::Date(created_ms)) = item.get("created") else { return None };
-            let definition = item.get("definition")?.as_document()?.to_owned();
+            let document = |name: &str| Some(item.get(name)?.as_document()?.to_owned());
+            let (definition, transformation) =
+                (document("definition")?, document("transformation"));
             let file = u64::try_from(number("file")?).ok()?;
-            let version = SearchVersion::new(file, number("number")?, created_ms, definition);
+            let number = number("number")?;
+            let version = SearchVersion::new(file, number, created_ms, definition, transformation);
             let is_ready = item.get("ready") == Some(RawValue::Bool(true));
             version.ready.store(is_ready, Ordering::Release);
             Some(Arc::new(version))
@@ -162,6 +202,7 @@ impl SearchIndex {
             id: text("id")?,
             name: text("name")?,
             kind: text("type")?,
+            view: text("view"),
             versions: versions.collect::<Option<Vec<_>>>().filter(|list| !list.is_empty())?,
         })
     }
@@ -236,10 +277,13 @@ mod tests {
 
     #[test]
     fn rows_round_trip() {
-        let version = SearchVersion::new(7, 2, 1_800_000_000_000, DocBuf::empty());
+        let transformation = Some(encode_search(&[]));
+        let version =
+            SearchVersion::new(7, 2, 1_800_000_000_000, DocBuf::empty(), transformation.clone());
         version.ready.store(true, Ordering::Release);
         let (id, name, kind) = ("a1".to_owned(), "default".to_owned(), "search".to_owned());
-        let index = SearchIndex { id, name, kind, versions: vec![Arc::new(version)] };
+        let view = Some("w".to_owned());
+        let index = SearchIndex { id, name, kind, view, versions: vec![Arc::new(version)] };
         let row = encode_search(&[Arc::new(index)]);
         let read = decode_search(row.as_bytes()).unwrap();
         assert_eq!(
@@ -247,6 +291,9 @@ mod tests {
             ("default", "search", 7)
         );
         assert!(read[0].serving().is_some());
+        assert_eq!(read[0].view.as_deref(), Some("w"));
+        assert!(read[0].serving_over(transformation.as_ref()).is_some());
+        assert!(read[0].serving_over(None).is_none());
         assert_eq!(encode_search(&read), row);
         assert!(decode_search(&row.as_bytes()[1..]).is_none());
         assert!(decode_search(DocBuf::empty().as_bytes()).is_none());
@@ -255,9 +302,9 @@ mod tests {
     #[test]
     fn what_is_replaced_is_dropped() {
         let index = |file| {
-            let version = Arc::new(SearchVersion::new(file, 0, 0, DocBuf::empty()));
+            let version = Arc::new(SearchVersion::new(file, 0, 0, DocBuf::empty(), None));
             let (id, name, kind) = (String::new(), "a".to_owned(), "search".to_owned());
-            Arc::new(SearchIndex { id, name, kind, versions: vec![version] })
+            Arc::new(SearchIndex { id, name, kind, view: None, versions: vec![version] })
         };
         let (first, second) = (index(1), index(2));
         let indexes = SearchIndexes::default();

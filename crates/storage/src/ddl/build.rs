@@ -4,8 +4,8 @@
 //!    (`index::building`), and only the build writes entries of these indexes.
 //! 2. All records are walked once, in order, and the keys of all indexes are generated and sorted
 //!    (`walk`).
-//! 3. The sorted entries of each index are ingested into the byte store, bypassing its write-ahead
-//!    log ([`Engine::begin_ingest`](mayfly_kv::Engine)); a small number of entries goes through
+//! 3. The sorted entries of each index are loaded in bulk into the byte store
+//!    ([`Engine::begin_ingest`](mayfly_kv::Engine)); a small number of entries goes through
 //!    transactions (`load`).
 //! 4. The build catches up with the notes in rounds: it takes the notes with the collection's state
 //!    held exclusively for a moment, so that their changes are committed, and then applies them

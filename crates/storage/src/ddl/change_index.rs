@@ -261,7 +261,7 @@ pub(super) fn options_before(
 ) -> DocBuf {
     let mut out = DocBuilder::new();
     out.start_document("collectionOptions_old");
-    out.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
+    out.append("uuid", RawValue::uuid(&collection.uuid()));
     out.append_all(options).end();
     if let Some(index) = index {
         out.start_document("indexOptions_old");

@@ -110,6 +110,12 @@ impl Store {
         if let Some(ordinary) = ordinary {
             collection.install(&mut state, ordinary);
         }
+        drop((state, target_state));
+        // Views are found by the names of their collections.
+        self.follow_views(from.db());
+        if to.db() != from.db() {
+            self.follow_views(to.db());
+        }
         Ok(())
     }
 
@@ -148,7 +154,7 @@ impl Store {
             all.iter().find(|(other, found)| other.db() == ns.db() && found.uuid() == uuid);
         let mut extra = DocBuilder::new();
         extra.append("db", ns.db());
-        extra.append("collectionUUID", RawValue::Binary { subtype: 4, bytes: &uuid });
+        extra.append("collectionUUID", RawValue::uuid(&uuid));
         extra.append("expectedCollection", ns.collection());
         let actual = actual.map(|(other, _)| RawValue::String(other.collection()));
         extra.append("actualCollection", actual.unwrap_or(RawValue::Null));
@@ -171,7 +177,7 @@ impl Store {
         command.append("renameCollection", from.as_str()).append("to", to.as_str());
         if let Some((target, _)) = target {
             let uuid = target.uuid();
-            command.append("dropTarget", RawValue::Binary { subtype: 4, bytes: &uuid });
+            command.append("dropTarget", RawValue::uuid(&uuid));
         }
         if state.options.as_doc().get(TEMP).is_some() {
             command.append("stayTemp", true);

@@ -6,6 +6,9 @@
 //! ```text
 //! { op: "n", ns: "db.c", ui: ..., o: { searchIndexes: [ { id, name, type, definition } ... ] } }
 //! ```
+//!
+//! An index on a view also has `view`, its name, and `transformation`, which does not depend on the
+//! time of the replay.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,11 +19,11 @@ use mayfly_value::bson::oid::ObjectId;
 use mayfly_value::{DocBuf, DocBuilder};
 
 use super::build::is_internal;
+use super::search_views::ViewSource;
 use crate::Store;
 use crate::catalog::{
     Collection, Definition, SearchIndex, SearchIndexes, SearchVersion, encode_search,
 };
-use crate::isolation::ReadView;
 use crate::oplog::{LoggedObject, OplogBatch};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
@@ -29,7 +32,7 @@ use crate::shared::change_version;
 
 /// A search index that is to be created.
 pub struct NewSearchIndex {
-    /// The name, unique in the collection.
+    /// The name, unique among the indexes of the collection and of the views that read it.
     pub name: String,
     /// The type, `search` or `vectorSearch`.
     pub kind: String,
@@ -67,9 +70,17 @@ impl SearchSelector<'_> {
 /// The field of an entry without an operation that has the search indexes of its collection.
 pub(crate) const LOGGED_SEARCH: &str = "searchIndexes";
 
+/// A search index in the log.
+pub(crate) struct LoggedSearchIndex {
+    /// The id that clients see.
+    pub(crate) id: String,
+    pub(crate) new: NewSearchIndex,
+    pub(crate) view: Option<ViewSource>,
+}
+
 /// What a change of search indexes concerns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum SearchChange {
+pub(super) enum SearchChange {
     /// Their definitions, which are in the log.
     Definitions,
     /// Only the state of their files.
@@ -83,7 +94,11 @@ fn log_search(oplog: &mut OplogBatch, collection: &Collection, list: &[Arc<Searc
     for index in list {
         let Some(latest) = index.latest() else { continue };
         note.push_document().append("id", index.id.as_str()).append("name", index.name.as_str());
-        note.append("type", index.kind.as_str()).append("definition", &latest.definition).end();
+        note.append("type", index.kind.as_str()).append("definition", &latest.definition);
+        if let (Some(view), Some(transformation)) = (&index.view, &latest.transformation) {
+            note.append("view", view.as_str()).append("transformation", transformation);
+        }
+        note.end();
     }
     note.end();
     let ns = collection.namespace();
@@ -119,23 +134,27 @@ pub(super) fn delete_positions(
 }
 
 impl Store {
-    /// Creates search indexes. One that exists with the same type and definition stays as it is.
-    /// Returns the ids that clients see, in the order of the request.
+    /// Creates search indexes on a collection or a view. One that exists with the same type and
+    /// definition stays as it is. Returns the ids that clients see, in the order of the request.
+    /// The caller has checked that the view can have search indexes; otherwise they fail when they
+    /// are filled.
     ///
     /// # Errors
     /// 26 NamespaceNotFound; 67 CannotCreateIndex on internal collections; 68 IndexAlreadyExists
-    /// for another definition, also within the request; 166 on a view; errors of the engine.
+    /// for another definition, also within the request, and for a name that an index of the
+    /// collection or of another view over it has; 166 on a time series; errors of the engine.
     pub fn create_search_indexes(
         &self,
         ns: &Namespace,
         new: &[NewSearchIndex],
     ) -> Result<Vec<String>> {
-        if is_internal(ns) {
-            let text = format!("search indexes are not supported on {ns}");
-            return Err(Error::new(ErrorCode::CannotCreateIndex, text));
-        }
-        self.change_search(ns, |list| {
-            new.iter().map(|new| self.add_search_index(list, new)).collect()
+        self.change_search(ns, |list, collection, view| {
+            let read = collection.namespace();
+            if let Some(internal) = [ns, &read].into_iter().find(|ns| is_internal(ns)) {
+                let text = format!("search indexes are not supported on {internal}");
+                return Err(Error::new(ErrorCode::CannotCreateIndex, text));
+            }
+            new.iter().map(|new| self.add_search_index(list, new, view)).collect()
         })
     }
 
@@ -143,8 +162,18 @@ impl Store {
         &self,
         list: &mut Vec<Arc<SearchIndex>>,
         new: &NewSearchIndex,
+        view: Option<&ViewSource>,
     ) -> Result<String> {
         if let Some(found) = list.iter().find(|index| index.name == new.name) {
+            if !is_on(found, view) {
+                let text = format!(
+                    "Index {} already exists on {}. The names of search indexes are unique among a collection and \
+                     the views that read it.",
+                    new.name,
+                    found.view.as_ref().map_or("another namespace", |view| view),
+                );
+                return Err(Error::new(ErrorCode::IndexAlreadyExists, text));
+            }
             let latest = found.latest().map(|version| &version.definition);
             if found.kind == new.kind && latest == Some(&new.definition) {
                 return Ok(found.id.clone());
@@ -156,21 +185,35 @@ impl Store {
             return Err(Error::new(ErrorCode::IndexAlreadyExists, text));
         }
         let id = ObjectId::from_bytes(mayfly_value::new_object_id(self.clock.now_ms())).to_hex();
-        list.push(Arc::new(self.new_search_index(id.clone(), new)?));
+        list.push(Arc::new(self.new_search_index(id.clone(), new, view)?));
         Ok(id)
     }
 
-    fn new_search_index(&self, id: String, new: &NewSearchIndex) -> Result<SearchIndex> {
+    fn new_search_index(
+        &self,
+        id: String,
+        new: &NewSearchIndex,
+        view: Option<&ViewSource>,
+    ) -> Result<SearchIndex> {
         let (name, kind, definition) = (new.name.clone(), new.kind.clone(), new.definition.clone());
-        let version = SearchVersion::new(self.new_id()?, 0, self.clock.now_ms(), definition);
-        Ok(SearchIndex { id, name, kind, versions: vec![Arc::new(version)] })
+        let transformation = view.map(|view| view.transformation.clone());
+        let (file, now_ms) = (self.new_id()?, self.clock.now_ms());
+        let version = SearchVersion::new(file, 0, now_ms, definition, transformation);
+        let view = view.map(|view| view.name.clone());
+        Ok(SearchIndex { id, name, kind, view, versions: vec![Arc::new(version)] })
     }
 
     /// An index with a further definition. The present one serves searches until that one is ready.
-    fn with_definition(&self, found: &SearchIndex, definition: &DocBuf) -> Result<SearchIndex> {
+    pub(super) fn with_definition(
+        &self,
+        found: &SearchIndex,
+        definition: &DocBuf,
+        view: Option<&ViewSource>,
+    ) -> Result<SearchIndex> {
         let number = found.latest().map_or(0, |version| version.number + 1);
-        let version =
-            SearchVersion::new(self.new_id()?, number, self.clock.now_ms(), definition.clone());
+        let transformation = view.map(|view| view.transformation.clone());
+        let (file, now_ms) = (self.new_id()?, self.clock.now_ms());
+        let version = SearchVersion::new(file, number, now_ms, definition.clone(), transformation);
         let mut changed = found.clone();
         changed
             .versions
@@ -191,15 +234,16 @@ impl Store {
         definition: &DocBuf,
         check: impl Fn(&SearchIndex) -> Result<()>,
     ) -> Result<()> {
-        self.change_search(ns, |list| {
-            let found = list.iter_mut().find(|index| selector.selects(index));
+        self.change_search(ns, |list, _, view| {
+            let mut own = list.iter_mut().filter(|index| is_on(index, view));
+            let found = own.find(|index| selector.selects(index));
             let found = found.ok_or_else(|| selector.not_found())?;
             check(found)?;
             let latest = found.latest();
             if latest.is_some_and(|version| version.definition == *definition) {
                 return Ok(());
             }
-            *found = Arc::new(self.with_definition(found, definition)?);
+            *found = Arc::new(self.with_definition(found, definition, view)?);
             Ok(())
         })
     }
@@ -209,9 +253,9 @@ impl Store {
     /// # Errors
     /// 26 NamespaceNotFound, 27 IndexNotFound; errors of the engine.
     pub fn drop_search_index(&self, ns: &Namespace, selector: SearchSelector<'_>) -> Result<()> {
-        self.change_search(ns, |list| {
+        self.change_search(ns, |list, _, view| {
             let before = list.len();
-            list.retain(|index| !selector.selects(index));
+            list.retain(|index| !(is_on(index, view) && selector.selects(index)));
             match list.len() < before {
                 true => Ok(()),
                 false => Err(selector.not_found()),
@@ -219,25 +263,32 @@ impl Store {
         })
     }
 
-    /// Makes the search indexes of a collection those of an entry of the log: pairs of the id that
-    /// clients see, and the index. Those that exist with the same definition keep their files.
+    /// Makes the search indexes of a collection, and of the views that read it, those of an entry
+    /// of the log. Those that exist with the same definition keep their files.
     ///
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn replay_search(
         &self,
         collection: &Collection,
-        wanted: &[(String, NewSearchIndex)],
+        wanted: &[LoggedSearchIndex],
     ) -> Result<()> {
-        self.change_search(&collection.namespace(), |list| {
-            let made = |(id, new): &(String, NewSearchIndex)| {
-                let found = list.iter().find(|index| index.id == *id && index.kind == new.kind);
-                match found.map(|found| (found, found.latest())) {
-                    Some((found, Some(latest))) if latest.definition == new.definition => {
-                        Ok(found.clone())
-                    }
-                    Some((found, _)) => Ok(Arc::new(self.with_definition(found, &new.definition)?)),
-                    None => Ok(Arc::new(self.new_search_index(id.clone(), new)?)),
+        self.change_search(&collection.namespace(), |list, _, _| {
+            let made = |LoggedSearchIndex { id, new, view }: &LoggedSearchIndex| {
+                let view = view.as_ref();
+                let transformation = view.map(|view| &view.transformation);
+                let mut same = list.iter().filter(|index| is_on(index, view));
+                let found = same.find(|index| index.id == *id && index.kind == new.kind);
+                let Some(found) = found else {
+                    return Ok(Arc::new(self.new_search_index(id.clone(), new, view)?));
+                };
+                let is_current = found.latest().is_some_and(|latest| {
+                    latest.definition == new.definition
+                        && latest.transformation.as_ref() == transformation
+                });
+                match is_current {
+                    true => Ok(found.clone()),
+                    false => Ok(Arc::new(self.with_definition(found, &new.definition, view)?)),
                 }
             };
             *list = wanted.iter().map(made).collect::<Result<_>>()?;
@@ -258,6 +309,10 @@ impl Store {
         if collection.is_dropped() || version.is_dropped() || version.is_ready() {
             return Ok(());
         }
+        if self.is_secondary() {
+            self.note_local_ready(collection, version);
+            return Ok(());
+        }
         let mut list = Vec::clone(&collection.search.all());
         for index in &mut list {
             if index.versions.iter().any(|other| other.file == version.file) {
@@ -275,21 +330,18 @@ impl Store {
         stored
     }
 
-    /// Changes the search indexes of a collection.
+    /// Changes the search indexes of a collection or a view. The list also has those of the
+    /// collection's other views.
     fn change_search<T>(
         &self,
         ns: &Namespace,
-        change: impl FnOnce(&mut Vec<Arc<SearchIndex>>) -> Result<T>,
+        change: impl FnOnce(&mut Vec<Arc<SearchIndex>>, &Collection, Option<&ViewSource>) -> Result<T>,
     ) -> Result<T> {
         let _changing = self.catalog.lock()?;
-        let Some(collection) = self.catalog.get(ns) else {
-            self.check_no_view(&ReadView::now(), ns)?;
-            let text = format!("Collection '{ns}' does not exist.");
-            return Err(Error::new(ErrorCode::NamespaceNotFound, text));
-        };
+        let (collection, view) = self.searched(ns)?;
         let present = collection.search.all();
         let mut list = Vec::clone(&present);
-        let result = change(&mut list)?;
+        let result = change(&mut list, &collection, view.as_ref())?;
         // Frameworks create their indexes at each start. If all exist, nothing is written.
         let is_same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
         if list.len() == present.len() && list.iter().zip(present.iter()).all(is_same) {
@@ -302,7 +354,7 @@ impl Store {
     }
 
     /// Writes and publishes search indexes. The caller holds the catalog's lock.
-    fn install_search(
+    pub(super) fn install_search(
         &self,
         collection: &Collection,
         list: Vec<Arc<SearchIndex>>,
@@ -338,7 +390,10 @@ impl Store {
             if let Some(latest) = index.versions.pop() {
                 let (number, created_ms) = (latest.number, latest.created_ms);
                 let definition = latest.definition.clone();
-                let version = SearchVersion::new(self.new_id()?, number, created_ms, definition);
+                let transformation = latest.transformation.clone();
+                let file = self.new_id()?;
+                let version =
+                    SearchVersion::new(file, number, created_ms, definition, transformation);
                 index.versions = vec![Arc::new(version)];
             }
             Ok(Arc::new(index))
@@ -351,6 +406,11 @@ impl Store {
         to.search.install(list);
         Ok(())
     }
+}
+
+/// Whether an index is on this view, or on the collection if there is none.
+fn is_on(index: &SearchIndex, view: Option<&ViewSource>) -> bool {
+    index.view.as_ref() == view.map(|view| &view.name)
 }
 
 /// Removes the rows of a collection that is dropped.

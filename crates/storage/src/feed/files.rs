@@ -1,8 +1,9 @@
 //! Search indexes: the follower reads the log and the records as for log-fed indexes, and hands the
 //! documents to a higher layer, which keeps them in files of its own.
 //!
-//! The position of such an index is that of the last commit of its files, or the one in the catalog
-//! if the files have lacked nothing since. After a restart, the follower continues there.
+//! The position of such an index is that of the last commit of its files, or a later one if the
+//! catalog has noted that they lack nothing up to it. After a restart, the follower continues
+//! there.
 
 use std::time::Duration;
 
@@ -65,16 +66,18 @@ impl Store {
         FeedJob { store: self, op, collection, target, feed }.run(&mut turn)
     }
 
-    /// Notes the state of files that were opened: the position of their last commit, if they
-    /// contain all documents up to it. Returns whether they can be used as they are; otherwise they
+    /// Notes the state of files that were opened: the position of their last commit, 0 if they did
+    /// not contain all documents yet. Returns whether they can be used as they are; otherwise they
     /// must be emptied, and are filled again.
     pub fn open_search(&self, version: &SearchVersion, position: Option<u64>) -> bool {
         let feed = &*version.feed;
-        let is_known = |position: &u64| *position <= self.oplog.clock.last();
-        match position.filter(|_| version.is_ready()).filter(is_known) {
+        let is_known = |position: &u64| (1..=self.oplog.clock.last()).contains(position);
+        // A secondary has files of its own, which may be complete before or after the owner's.
+        let is_usable = version.is_ready() || self.is_secondary();
+        match position.filter(|_| is_usable).filter(is_known) {
             Some(position) => {
-                let position = position.max(feed.stored());
-                feed.note_row(FeedRow { position, filled: true });
+                feed.note_opened(position);
+                version.mark_ready();
                 true
             }
             None => {
@@ -91,7 +94,8 @@ impl Store {
     }
 
     /// The position up to which the files can be committed: everything up to it is applied, and is
-    /// durable in the log. `None` while they have not been opened.
+    /// durable in the log; 0 for files that do not contain all documents yet. `None` while they
+    /// have not been opened.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -101,12 +105,13 @@ impl Store {
         version: &SearchVersion,
     ) -> Result<Option<u64>> {
         let feed = &*version.feed;
-        let reached = feed.reached(&self.oplog, collection);
-        let Some(position) = reached.or_else(|| Some(feed.row()?.position)) else {
-            return Ok(None);
+        let Some(position) = feed.reached(&self.oplog, collection) else {
+            // A start with a part of the documents must not take the files for complete.
+            return Ok(feed.row().map(|_| 0));
         };
-        // Files must not know of commits that a power failure takes back.
-        if !self.is_durable(position) {
+        // Files must not know of commits that a power failure takes back. A secondary sees only
+        // commits that the byte store has made durable.
+        if !self.is_secondary() && !self.is_durable(position) {
             self.sync_all()?;
         }
         Ok(Some(position))
@@ -123,8 +128,20 @@ impl Store {
         version.feed.give_up();
     }
 
-    /// Waits until a search index has every write that was acknowledged before this call, at most
-    /// for this time. Returns whether it has.
+    /// The timestamp that a search which begins now waits for: no write that was acknowledged
+    /// before has a later one. On a secondary the definitions are brought up to date as well.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn newest_write(&self) -> Result<u64> {
+        match self.is_secondary() {
+            true => self.oplog.newest_visible(),
+            false => Ok(self.oplog.clock.last()),
+        }
+    }
+
+    /// Waits until a search index has every write up to this timestamp, a result of
+    /// [`Store::newest_write`], at most for this time. Returns whether it has.
     ///
     /// # Errors
     /// Errors of the operation's deadline; 175 QueryPlanKilled when the index or its collection is
@@ -134,10 +151,9 @@ impl Store {
         op: &OpCtx,
         collection: &Collection,
         version: &SearchVersion,
-        longest: Duration,
+        (needed, longest): (u64, Duration),
     ) -> Result<bool> {
         let feed = &*version.feed;
-        let needed = self.oplog.clock.last();
         let end = self.clock.monotonic_micros().saturating_add(longest.as_micros() as i64);
         // The clock of a test may stand still.
         let (mut pause, mut waited) = (SHORTEST_CHECK, Duration::ZERO);
@@ -151,6 +167,10 @@ impl Store {
             }
             if waited >= longest || self.clock.monotonic_micros() >= end {
                 return Ok(false);
+            }
+            if self.is_secondary() && self.oplog.settled() < needed {
+                // The thread that follows the owner reads the row only from time to time.
+                self.follow_settled()?;
             }
             if current::wait(|| feed.wait(pause)) {
                 waited += pause;

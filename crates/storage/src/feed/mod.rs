@@ -59,7 +59,7 @@ impl FeedStep {
 
 impl Store {
     /// Brings the log-fed indexes of a collection forward by one step. Indexes that are being built
-    /// are left to their build.
+    /// are left to their build, and those of a secondary to the owner.
     ///
     /// # Errors
     /// Errors of the engine and of the operation's deadline; 175 QueryPlanKilled when the
@@ -67,6 +67,9 @@ impl Store {
     pub fn feed(&self, op: &OpCtx, collection: &Collection) -> Result<FeedStep> {
         let Some(_writing) = self.fsync_lock.try_enter() else { return Ok(FeedStep::Locked) };
         let mut left = FeedStep::Current;
+        if self.is_secondary() {
+            return Ok(left);
+        }
         for index in collection.log_fed() {
             let step = match self.feed_index(op, collection, &index) {
                 Err(error) if error.code() == ErrorCode::ChangeStreamHistoryLost => {

@@ -31,7 +31,7 @@ fn words() -> Document {
 type Word = (String, String);
 
 impl<C: Clock + 'static> Fixture<C> {
-    fn of(&self, name: &str) -> Arc<Collection> {
+    pub(crate) fn of(&self, name: &str) -> Arc<Collection> {
         self.store.collection(&ReadView::now(), &ns(name)).unwrap()
     }
 

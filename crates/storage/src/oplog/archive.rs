@@ -1,4 +1,4 @@
-//! What an archive of the log reads and writes, and how far the log waits for it.
+//! What an archive of the log and a copy of the store read, and how far the log waits for them.
 //!
 //! The archive consists of entries as BSON documents, one after the other. They are as
 //! `local.oplog.rs` shows them, with one further field: the `definition` of a command is the
@@ -34,15 +34,27 @@ impl Oplog {
         self.archive.up_to.store(up_to, Ordering::Release);
     }
 
-    /// The timestamp up to which the archive has the log, unless the log has become too long for
-    /// it; the greatest number without an archive.
+    /// Sets the timestamp up to which a copy of the store has the log; `None` without a copy. The
+    /// log waits for it as for an archive, up to twice its size.
+    pub fn note_copied(&self, up_to: Option<u64>) {
+        let lag_bytes = if up_to.is_some() { self.limits().bytes } else { 0 };
+        self.copied.lag_bytes.store(lag_bytes, Ordering::Relaxed);
+        self.copied.up_to.store(up_to.unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// The timestamp up to which the archive and a copy have the log, unless the log has become too
+    /// long for them; the greatest number without either.
     pub(crate) fn awaited_archive(&self) -> u64 {
         let limit = self.limits().bytes;
-        let limit = limit.saturating_add(self.archive.lag_bytes.load(Ordering::Relaxed));
-        match self.logged_bytes() > limit {
-            true => u64::MAX,
-            false => self.archive.up_to.load(Ordering::Acquire),
-        }
+        let logged = self.logged_bytes();
+        let awaited = |progress: &ArchiveProgress| {
+            let lag = progress.lag_bytes.load(Ordering::Relaxed);
+            match logged > limit.saturating_add(lag) {
+                true => u64::MAX,
+                false => progress.up_to.load(Ordering::Acquire),
+            }
+        };
+        awaited(&self.archive).min(awaited(&self.copied))
     }
 
     /// Appends the entries after a timestamp, in order, until about `max_bytes` were appended.

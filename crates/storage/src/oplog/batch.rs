@@ -441,7 +441,7 @@ fn begin_operation(entry: &mut DocBuilder, op: &str, object: LoggedObject<'_>) {
     entry.append("op", op).append("ns", object.ns);
     // A command on a database has no collection.
     if object.uuid != [0; 16] {
-        entry.append("ui", RawValue::Binary { subtype: 4, bytes: &object.uuid });
+        entry.append("ui", RawValue::uuid(&object.uuid));
     }
 }
 

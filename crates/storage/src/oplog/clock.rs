@@ -22,6 +22,8 @@ pub(crate) struct OplogClock {
     watches: Arc<Watches>,
     /// Whether a segment has ended that is not in the catalog yet.
     segments_ended: AtomicBool,
+    /// Held while the clock follows another process, so that watches note entries in order.
+    following: Mutex<()>,
 }
 
 /// What a store notes of commits.
@@ -57,6 +59,7 @@ impl OplogClock {
             committed: Signal::default(),
             watches: Arc::default(),
             segments_ended: AtomicBool::new(false),
+            following: Mutex::default(),
         }
     }
 
@@ -112,6 +115,7 @@ impl OplogClock {
     /// false when the clock was there already. Which scopes the entries concern is not known, so
     /// all watches note them.
     pub(crate) fn follow_to(&self, settled: u64) -> bool {
+        let _following = self.following.lock();
         let before = self.settled();
         if settled <= before {
             return false;

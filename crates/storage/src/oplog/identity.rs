@@ -27,9 +27,6 @@ use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::record::new_uuid;
 
-/// The subtype of UUIDs in BSON.
-const UUID_SUBTYPE: u8 = 4;
-
 /// The identity of a store, and the history of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreIdentity {
@@ -97,7 +94,7 @@ impl StoreIdentity {
 
     fn to_document(&self) -> DocBuf {
         let mut row = DocBuilder::new();
-        let store = RawValue::Binary { subtype: UUID_SUBTYPE, bytes: &self.store };
+        let store = RawValue::uuid(&self.store);
         row.append("store", store).append("timeline", self.timeline).start_array("lost");
         for LostTimes { after, before } in &self.lost {
             row.push_document();

@@ -49,6 +49,8 @@ pub struct Oplog {
     image_expiry_secs: AtomicI64,
     /// How far the log is archived.
     pub(super) archive: ArchiveProgress,
+    /// How far a copy of the store has the log.
+    pub(super) copied: ArchiveProgress,
     /// Held while segments are written into the catalog.
     storing: Mutex<()>,
     /// Starts trimming the log soon.
@@ -103,6 +105,7 @@ impl Oplog {
             followed: AtomicU64::new(0),
             image_expiry_secs: AtomicI64::new(-1),
             archive: ArchiveProgress::default(),
+            copied: ArchiveProgress::default(),
             storing: Mutex::new(()),
             trimmer: OnceLock::new(),
         };
@@ -117,6 +120,18 @@ impl Oplog {
     /// Waits until the log is complete past this timestamp.
     pub async fn wait_past(&self, seen: u64) {
         self.clock.wait_past(seen).await;
+    }
+
+    /// A timestamp that none of the commits of another process which are visible now is later than:
+    /// that of the newest entry, or of the cut if all entries were cut. Earlier commits may still
+    /// be under way.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(crate) fn newest_visible(&self) -> Result<u64> {
+        let newest = last_entry(&*self.engine)?.timestamp;
+        // The snapshot of before has brought the cut up to date.
+        Ok(newest.max(self.cut()))
     }
 
     /// The timestamp up to which entries have been cut.

@@ -29,6 +29,22 @@ pub fn from_kv(error: KvError) -> Error {
     Error::new(code, error.to_string())
 }
 
+/// The engine's error for one of this crate, for an engine that reads with this crate's functions.
+/// [`from_kv`] gives the same code again, as long as engines have an error for it.
+pub(crate) fn to_kv(error: &Error) -> KvError {
+    let text = error.message().to_owned();
+    match error.code() {
+        ErrorCode::WriteConflict => KvError::Conflict,
+        ErrorCode::SnapshotTooOld => KvError::TooOld,
+        ErrorCode::ExceededTimeLimit => KvError::Busy(text),
+        ErrorCode::DataCorruptionDetected => KvError::Corrupt(text),
+        ErrorCode::InternalError => KvError::Invalid(text),
+        // The operation has ended: `from_kv` asks it for the reason.
+        _ if current::current().op.is_some_and(|op| op.check().is_err()) => KvError::Timeout,
+        _ => KvError::Unavailable(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -48,6 +64,25 @@ mod tests {
         op.kill(ErrorCode::Interrupted);
         assert_eq!(from_kv(KvError::Timeout).code(), ErrorCode::Interrupted);
         assert_eq!(from_kv(KvError::Conflict).code(), ErrorCode::WriteConflict);
+    }
+
+    #[test]
+    fn a_code_survives_the_way_through_an_engine() {
+        for code in [
+            ErrorCode::WriteConflict,
+            ErrorCode::SnapshotTooOld,
+            ErrorCode::ExceededTimeLimit,
+            ErrorCode::DataCorruptionDetected,
+            ErrorCode::InternalError,
+            ErrorCode::HostUnreachable,
+        ] {
+            assert_eq!(from_kv(to_kv(&Error::new(code, "x"))).code(), code);
+        }
+        let op = OpCtx::detached(Arc::new(SystemClock::new()));
+        let _entered = current::enter(Current { op: Some(op.clone()) });
+        op.kill(ErrorCode::Interrupted);
+        let ended = op.check().unwrap_err();
+        assert_eq!(from_kv(to_kv(&ended)).code(), ErrorCode::Interrupted);
     }
 
     #[test]

@@ -290,8 +290,14 @@ pub(crate) mod catalog_key {
     /// The reason why expiry is suspended ([`crate::policy::watch::Mark`]).
     pub(crate) const SUSPENDED: &[u8] = b"w";
 
-    /// Exists while entries of a backup are being written ([`crate::backup`]); its value is empty.
+    /// Exists while entries of a backup or of a copied store are being written
+    /// ([`crate::backup`]); its value is empty, or the state of the copy.
     pub(crate) const UNFINISHED: &[u8] = b"x";
+    /// Exists in a store that was moved to another place; its value is the id of the copy.
+    pub(crate) const MOVED: &[u8] = b"q";
+    /// The id of a copy whose base is being read from this store without a server. A server that
+    /// opens the store removes it.
+    pub(crate) const COPYING: &[u8] = b"j";
     /// The identity of the store and the timelines of its log.
     pub(crate) const IDENTITY: &[u8] = b"i";
     /// The version of the definitions ([`crate::shared`]).

@@ -1,8 +1,9 @@
-//! Applies the entries of an archived log to a store, one after the other.
+//! Applies the entries of an archived log to a store, in their order.
 //!
 //! The store is one that was copied at a time T, and the entries are those after T. Before an entry
 //! is applied, the store's clock is set to the entry's wall time, so that documents get the time of
-//! their last change. Entries that write documents are not logged again.
+//! their last change. Entries that write documents are not logged again, and several of them are
+//! applied together if they write different documents ([`batch`]).
 //!
 //! 1. The entries of a transaction that has several are collected until its last one.
 //! 2. The operations of an entry that write documents are one write unit, over all of their
@@ -15,8 +16,11 @@
 //!
 //! Nothing expires meanwhile: the store has no background threads.
 
+mod batch;
 mod definition;
 mod operation;
+#[cfg(test)]
+mod opening_tests;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +38,8 @@ use crate::isolation::ReadView;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::write::UnitCollections;
-use crate::{Store, StoreOptions};
+use crate::{CatalogMarks, Store, StoreOptions};
+use batch::{Batch, BatchWrite, apply_writes};
 use operation::{Change, Operation};
 
 /// A replay of a log into a store.
@@ -56,11 +61,24 @@ impl Replay {
     /// # Errors
     /// As [`Store::open`].
     pub fn open(engine: Arc<dyn Engine>, filters: Arc<dyn FilterCompiler>) -> Result<Replay> {
+        Replay::open_marked(engine, filters, CatalogMarks::Refuse)
+    }
+
+    /// Opens a store for a replay, also one with the mark of an unfinished copy.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub(crate) fn open_marked(
+        engine: Arc<dyn Engine>,
+        filters: Arc<dyn FilterCompiler>,
+        marks: CatalogMarks,
+    ) -> Result<Replay> {
         let clock = Arc::new(ManualClock::default());
         let options = StoreOptions {
             filters,
             background: false,
             for_replay: true,
+            marks,
             ..StoreOptions::default()
         };
         let stored = stored_position(&*engine)?;
@@ -74,6 +92,9 @@ impl Replay {
         if stored.is_none() {
             replay.store_position(position)?;
         }
+        // Their entries in the log of the replay get the next timestamps, which entries to apply
+        // have, too.
+        replay.store.forget_unfinished_builds()?;
         Ok(replay)
     }
 
@@ -87,27 +108,79 @@ impl Replay {
         &self.store
     }
 
-    /// Applies an entry, unless it was applied before. Entries must come in the order of their
-    /// timestamps.
+    /// Applies an entry, unless it was applied before.
+    ///
+    /// # Errors
+    /// As [`Replay::apply_all`].
+    pub fn apply(&mut self, entry: RawDoc<'_>) -> Result<()> {
+        self.apply_all(&[entry])
+    }
+
+    /// Applies entries, except for those that were applied before. They must come in the order of
+    /// their timestamps. After an error some of the first ones have been applied.
     ///
     /// # Errors
     /// 9 FailedToParse for an entry that is none; 26 NamespaceNotFound for a missing collection;
     /// 301 DataCorruptionDetected when the document of an update is missing, or when a command has
     /// no definition; errors of the engine.
-    pub fn apply(&mut self, entry: RawDoc<'_>) -> Result<()> {
-        let Some(RawValue::Timestamp(timestamp)) = entry.get("ts") else {
-            return Err(Error::failed_to_parse("an archived entry has no timestamp"));
-        };
-        if timestamp <= self.position {
-            return Ok(());
+    pub fn apply_all(&mut self, entries: &[RawDoc<'_>]) -> Result<()> {
+        let mut batch = Batch::default();
+        for &entry in entries {
+            let Some(RawValue::Timestamp(timestamp)) = entry.get("ts") else {
+                return Err(Error::failed_to_parse("an archived entry has no timestamp"));
+            };
+            if timestamp <= self.position {
+                continue;
+            }
+            let command = entry.get("o").and_then(RawValue::as_document);
+            let partial = command.and_then(|command| command.get("partialTxn"));
+            if entry.get("lsid").is_some() && partial == Some(RawValue::Bool(true)) {
+                self.write_batch(&mut batch)?;
+                self.parts.push(entry.to_owned());
+                continue;
+            }
+            let at = |error| in_entry(error, timestamp);
+            let wall_ms = match entry.get("wall") {
+                Some(RawValue::Date(wall_ms)) => Some(wall_ms),
+                _ => None,
+            };
+            let mut operations = Vec::new();
+            operation::append_all(&mut operations, entry).map_err(at)?;
+            let is_alone = !self.parts.is_empty() || !operations.iter().all(Operation::is_document);
+            if is_alone {
+                self.write_batch(&mut batch)?;
+            }
+            // Entries of the batch do not change which collections there are.
+            let documents = match is_alone {
+                true => None,
+                false => self.documents_of(&operations).map_err(at)?,
+            };
+            match documents {
+                Some(documents) => {
+                    if batch.writes_any(&documents) {
+                        self.write_batch(&mut batch)?;
+                    }
+                    batch.push((timestamp, wall_ms), entry, operations, documents);
+                    if batch.is_full() {
+                        self.write_batch(&mut batch)?;
+                    }
+                }
+                None => {
+                    self.write_batch(&mut batch)?;
+                    self.apply_alone(entry, (timestamp, wall_ms)).map_err(at)?;
+                }
+            }
         }
-        let command = entry.get("o").and_then(RawValue::as_document);
-        let partial = command.and_then(|command| command.get("partialTxn"));
-        if entry.get("lsid").is_some() && partial == Some(RawValue::Bool(true)) {
-            self.parts.push(entry.to_owned());
-            return Ok(());
-        }
-        if let Some(RawValue::Date(wall_ms)) = entry.get("wall") {
+        self.write_batch(&mut batch)
+    }
+
+    /// Applies an entry in units of its own, after the parts of its transaction.
+    fn apply_alone(
+        &mut self,
+        entry: RawDoc<'_>,
+        (timestamp, wall_ms): (u64, Option<i64>),
+    ) -> Result<()> {
+        if let Some(wall_ms) = wall_ms {
             self.clock.set_wall_ms(wall_ms);
         }
         let parts = std::mem::take(&mut self.parts);
@@ -116,35 +189,52 @@ impl Replay {
             operation::append_all(&mut operations, part.as_doc())?;
         }
         operation::append_all(&mut operations, entry)?;
-        let at = |error: Error| {
-            let (seconds, increment) = (timestamp >> 32, timestamp as u32);
-            error.in_context(format_args!("entry {seconds}.{increment} of the log"))
-        };
-        self.apply_operations(&operations, timestamp).map_err(at)?;
+        self.apply_operations(operations, timestamp)?;
         self.position = timestamp;
         Ok(())
     }
 
-    fn apply_operations(&mut self, operations: &[Operation<'_>], timestamp: u64) -> Result<()> {
-        let mut rest = operations;
-        while let Some(first) = rest.first() {
-            match &first.change {
-                Change::Document { .. } => {}
-                Change::Definition { .. } | Change::SearchIndexes(_) => {
-                    self.known.clear();
-                    self.redefine(first)?;
-                    rest = &rest[1..];
-                    if rest.is_empty() {
-                        self.store_position(timestamp)?;
-                    }
-                    continue;
+    /// Applies the entries of a batch, which is empty afterwards.
+    fn write_batch(&mut self, batch: &mut Batch<'_>) -> Result<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let Batch { writes, times: (first, last), .. } = std::mem::take(batch);
+        let mut times = writes.iter().filter_map(|write| write.wall_ms);
+        let (first_ms, last_ms) = (times.next(), times.next_back());
+        if let Some(wall_ms) = first_ms {
+            self.clock.set_wall_ms(wall_ms);
+        }
+        // A note has no operation: the position of a later entry covers it.
+        self.write(&writes, Some(last)).map_err(|error| match first == last {
+            true => in_entry(error, last),
+            false => in_entry(error.in_context(format_args!("a batch up to the last one")), last),
+        })?;
+        if let Some(wall_ms) = last_ms {
+            self.clock.set_wall_ms(wall_ms);
+        }
+        self.position = last;
+        Ok(())
+    }
+
+    fn apply_operations(&mut self, operations: Vec<Operation<'_>>, timestamp: u64) -> Result<()> {
+        let mut documents = Vec::new();
+        let mut rest = operations.into_iter().peekable();
+        while let Some(operation) = rest.next() {
+            let is_last = rest.peek().is_none();
+            if operation.is_document() {
+                documents.push(BatchWrite { operation, wall_ms: None });
+                let is_end = rest.peek().is_none_or(|next| !next.is_document());
+                if is_end {
+                    self.write(&std::mem::take(&mut documents), is_last.then_some(timestamp))?;
                 }
+                continue;
             }
-            let is_document = |it: &Operation<'_>| matches!(it.change, Change::Document { .. });
-            let end = rest.iter().position(|it| !is_document(it)).unwrap_or(rest.len());
-            let (group, later) = rest.split_at(end);
-            self.write(group, later.is_empty().then_some(timestamp))?;
-            rest = later;
+            self.known.clear();
+            self.redefine(&operation)?;
+            if is_last {
+                self.store_position(timestamp)?;
+            }
         }
         Ok(())
     }
@@ -163,34 +253,29 @@ impl Replay {
     }
 
     /// Writes documents in one unit, with the position after it.
-    fn write(&mut self, operations: &[Operation<'_>], position: Option<u64>) -> Result<()> {
-        let mut targets: Vec<(Arc<Collection>, &Operation<'_>)> = Vec::new();
-        for operation in operations {
-            targets.push((self.collection(operation)?, operation));
-        }
-        let mut collections: Vec<&Arc<Collection>> = Vec::new();
-        for (collection, _) in &targets {
-            if !collections.iter().any(|known| known.id() == collection.id()) {
-                collections.push(collection);
+    fn write(&mut self, writes: &[BatchWrite<'_>], position: Option<u64>) -> Result<()> {
+        // The changes by collection; changes of different ones do not depend on each other.
+        let mut groups: Vec<(Arc<Collection>, Vec<&BatchWrite<'_>>)> = Vec::new();
+        for write in writes {
+            let collection = self.collection(&write.operation)?;
+            match groups.iter_mut().find(|(known, _)| known.id() == collection.id()) {
+                Some((_, group)) => group.push(write),
+                None => groups.push((collection, vec![write])),
             }
         }
-        let Some((first, others)) = collections.split_first() else { return Ok(()) };
-        let others = others.iter().map(|other| (other.namespace(), (*other).clone())).collect();
-        let together = UnitCollections { first: (*first).clone(), others };
+        let Some(((first, _), others)) = groups.split_first() else { return Ok(()) };
+        let others = others.iter().map(|(other, _)| (other.namespace(), other.clone())).collect();
+        let together = UnitCollections { first: first.clone(), others };
         let view = ReadView::now();
         self.store.write_together((&self.op, &view), &together, |unit| {
             unit.leave_unlogged();
             unit.bypass_validation();
-            for (collection, operation) in &targets {
-                let Change::Document { id, change } = &operation.change else { continue };
-                let found = match collection.id() == together.first.id() {
-                    true => unit.replay_own(*id, change)?,
-                    false => {
-                        unit.within(&collection.namespace(), |unit| unit.replay_own(*id, change))?
-                    }
-                };
-                if !found {
-                    return Err(missing_document(operation));
+            for (collection, group) in &groups {
+                match collection.id() == together.first.id() {
+                    true => apply_writes(unit, collection, group)?,
+                    false => unit.within(&collection.namespace(), |unit| {
+                        apply_writes(unit, collection, group)
+                    })?,
                 }
             }
             position.map_or(Ok(()), |position| unit.note_replayed(position))
@@ -226,6 +311,19 @@ impl Replay {
         })
     }
 
+    /// Stores a position that the log reaches without further changes, so that the replay goes on
+    /// there. It stays as it is while parts of a transaction are awaited.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn keep_position(&mut self, reached: u64) -> Result<()> {
+        if reached <= self.position || !self.parts.is_empty() {
+            return Ok(());
+        }
+        self.position = reached;
+        self.store_position(reached)
+    }
+
     /// Ends the replay and closes the store and its engine. Transactions whose last entry did not
     /// come are not applied. The position stays until [`Store::become_restored`]: a restore that is
     /// interrupted before that replays again, and must not apply an entry twice.
@@ -246,6 +344,11 @@ fn stored_position(engine: &dyn Engine) -> Result<Option<u64>> {
     })
     .map_err(from_kv)?;
     Ok(position)
+}
+
+fn in_entry(error: Error, timestamp: u64) -> Error {
+    let (seconds, increment) = (timestamp >> 32, timestamp as u32);
+    error.in_context(format_args!("entry {seconds}.{increment} of the log"))
 }
 
 fn missing_document(operation: &Operation<'_>) -> Error {

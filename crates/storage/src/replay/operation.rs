@@ -3,7 +3,7 @@
 use mayfly_base::{Error, Result};
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::ddl::{LOGGED_SEARCH, NewSearchIndex};
+use crate::ddl::{LOGGED_SEARCH, LoggedSearchIndex, NewSearchIndex, ViewSource};
 use crate::oplog::DEFINITION;
 use crate::write::ReplayedChange;
 
@@ -28,7 +28,14 @@ pub(super) enum Change<'e> {
         definition: Option<RawDoc<'e>>,
     },
     /// The search indexes of the collection after a change of one, with the ids that clients see.
-    SearchIndexes(Vec<(String, NewSearchIndex)>),
+    SearchIndexes(Vec<LoggedSearchIndex>),
+}
+
+impl Operation<'_> {
+    /// Whether it changes a document.
+    pub(super) fn is_document(&self) -> bool {
+        matches!(self.change, Change::Document { .. })
+    }
 }
 
 /// Appends the operations of an entry. A note has none, except for one about search indexes.
@@ -99,11 +106,20 @@ fn parse(item: RawDoc<'_>) -> Result<Option<Operation<'_>>> {
     Ok(Some(Operation { ns, uuid, change }))
 }
 
-fn search_index(item: RawValue<'_>) -> Option<(String, NewSearchIndex)> {
+fn search_index(item: RawValue<'_>) -> Option<LoggedSearchIndex> {
     let item = item.as_document()?;
     let text = |name| Some(item.get(name)?.as_str()?.to_owned());
-    let definition = item.get("definition")?.as_document()?.to_owned();
-    Some((text("id")?, NewSearchIndex { name: text("name")?, kind: text("type")?, definition }))
+    let document = |name| Some(item.get(name)?.as_document()?.to_owned());
+    let new = NewSearchIndex {
+        name: text("name")?,
+        kind: text("type")?,
+        definition: document("definition")?,
+    };
+    let view = match text("view") {
+        Some(name) => Some(ViewSource { name, transformation: document("transformation")? }),
+        None => None,
+    };
+    Some(LoggedSearchIndex { id: text("id")?, new, view })
 }
 
 fn of_document<'e>(named: RawDoc<'e>, change: ReplayedChange<'e>) -> Result<Change<'e>> {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 
 use mayfly_base::{Clock, Namespace};
-use mayfly_kv::{ChaosEngine, ChaosOptions, EngineWrapper};
+use mayfly_kv::{ChaosEngine, ChaosOptions};
 use mayfly_value::bson::{DateTime, Document, doc};
 
 use super::*;
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// No filters of partial indexes and validators.
-fn filters() -> Arc<dyn FilterCompiler> {
+pub(super) fn filters() -> Arc<dyn FilterCompiler> {
     StoreOptions::default().filters
 }
 
@@ -26,7 +26,7 @@ type Shown = (String, DocBuf, Vec<DocBuf>, Vec<(i64, DocBuf)>);
 /// The collections of a store by UUID.
 type ShownStore = BTreeMap<[u8; 16], Shown>;
 
-fn shown(store: &Store) -> ShownStore {
+pub(super) fn shown(store: &Store) -> ShownStore {
     let snapshot = store.snapshot(&ReadView::now()).unwrap();
     let all = store.collections(None).into_iter().map(|collection| {
         let mut indexes: Vec<DocBuf> = collection
@@ -38,7 +38,12 @@ fn shown(store: &Store) -> ShownStore {
             let definition = index.latest().unwrap().definition.as_bytes();
             let definition = Document::from_reader(definition).unwrap();
             let (id, name, kind) = (&index.id, &index.name, &index.kind);
-            DocBuf::from_bson(&doc! { "s": [id, name, kind], "definition": definition })
+            let view = index.view.clone().unwrap_or_default();
+            let shown = index.latest().unwrap().transformation.clone();
+            let shown = shown.unwrap_or_else(DocBuf::empty);
+            let shown = Document::from_reader(shown.as_bytes()).unwrap();
+            let facts = doc! { "s": [id, name, kind, view], "definition": definition, "of": shown };
+            DocBuf::from_bson(&facts)
         }));
         indexes.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
         let mut documents = Vec::new();
@@ -201,7 +206,7 @@ impl Source {
         let plain = ["d.a", "d.b", "e.a"];
         let name = plain[rand::random_range(0..3)];
         let store = self.fixture.store.clone();
-        match rand::random_range(0..20) {
+        match rand::random_range(0..22) {
             0..=3 => {
                 let documents = self.documents(rand::random_range(1..12));
                 self.insert(&ReadView::now(), name, &documents);
@@ -234,10 +239,34 @@ impl Source {
                 self.insert(&ReadView::now(), "e.b", &documents);
             }
             18 | 19 => self.search(name),
+            20 | 21 => self.view(),
             17 if rand::random_range(0..6) == 0 => drop(store.drop_database("e").unwrap()),
             _ => self
                 .create("d.k", doc! { "clusteredIndex": { "key": { "_id": 1 }, "unique": true } }),
         }
+    }
+
+    /// Creates, changes or drops a view, or changes its search indexes. One view reads the other.
+    fn view(&self) {
+        let (store, op) = (&self.fixture.store, &self.fixture.op);
+        let (name, on) = [("d.v", ["a", "b"]), ("d.w", ["v", "a"])][rand::random_range(0..2)];
+        let stages = vec![doc! { "$set": { "n": rand::random_range(0..3) } }];
+        let options = doc! { "viewOn": on[rand::random_range(0..2)], "pipeline": stages };
+        let options = DocBuf::from_bson(&options);
+        let reads = |db: &str, view: RawDoc<'_>| {
+            let on = view.get("viewOn").and_then(RawValue::as_str).unwrap();
+            vec![Namespace::new(db, on).unwrap()]
+        };
+        // The view may exist or not.
+        let _ = match rand::random_range(0..6) {
+            0 | 1 => store.create_view(op, &ns(name), options.as_doc(), &reads),
+            2 => store.replace_view(op, &ns(name), options.as_doc(), &reads),
+            3 if rand::random_range(0..3) == 0 => store.drop_view(op, &ns(name)).map(drop),
+            _ => {
+                self.search(name);
+                Ok(())
+            }
+        };
     }
 
     /// Creates, updates or drops a search index.
@@ -308,9 +337,17 @@ fn a_replay_gives_the_same_store_at_every_time() {
         let (entries, seen) = history(60);
         let mut replay = Replay::open(testing::memory(), filters()).unwrap();
         let mut compared = 0;
+        let mut waiting = Vec::new();
         for (entry, next) in entries.iter().zip(entries.iter().skip(1).map(Some).chain([None])) {
-            replay.apply(entry.as_doc()).unwrap();
+            waiting.push(entry.as_doc());
             let (now, later) = (timestamp(entry), next.map_or(u64::MAX, timestamp));
+            // Entries are applied alone, or several together.
+            let is_seen = seen.range(now..later).next().is_some();
+            if next.is_some() && !is_seen && rand::random_bool(0.8) {
+                continue;
+            }
+            replay.apply_all(&waiting).unwrap();
+            waiting.clear();
             if let Some((_, seen)) = seen.range(now..later).next() {
                 assert_same(&replay, seen);
                 compared += 1;
@@ -338,7 +375,10 @@ fn an_interrupted_replay_goes_on() {
             // Begins with entries that were applied before.
             let stops = rand::random_range(1..entries.len().max(2));
             let most = if tries > 30 { entries.len() } else { stops };
-            let applied = entries.iter().take(most).try_for_each(|it| replay.apply(it.as_doc()));
+            let together = rand::random_range(1..20);
+            let applied = entries[..most].chunks(together).try_for_each(|chunk| {
+                replay.apply_all(&chunk.iter().map(DocBuf::as_doc).collect::<Vec<_>>())
+            });
             if applied.is_ok() && most == entries.len() {
                 break replay;
             }
@@ -404,43 +444,5 @@ fn what_cannot_be_replayed_is_an_error() {
         let error = replay.apply(entry(case.clone()).as_doc()).unwrap_err();
         assert_eq!(error.code().0, code, "{case}: {error}");
         assert_eq!(replay.position(), 0);
-    }
-}
-
-/// An engine that can be used after it was closed.
-struct Lasting(Arc<dyn Engine>);
-
-impl EngineWrapper for Lasting {
-    fn inner(&self) -> &dyn Engine {
-        &*self.0
-    }
-
-    fn close(&self) -> mayfly_kv::KvResult<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_finished_replay_can_be_run_again() {
-    let engine: Arc<dyn Engine> = Arc::new(Lasting(testing::memory()));
-    let f = testing::open(engine.clone(), testing::clock());
-    f.insert("d.c", &doc! { "_id": 1 }).unwrap();
-    let uuid = f.store.collection(&ReadView::now(), &ns("d.c")).unwrap().uuid();
-    let uuid = mayfly_value::bson::Uuid::from_bytes(uuid);
-    drop(f);
-    let entry = |increment, op, object: Document| {
-        let ts = mayfly_value::bson::Timestamp { time: u32::MAX / 2, increment };
-        DocBuf::from_bson(
-            &doc! { "op": op, "ns": "d.c", "ui": uuid, "o": object, "o2": { "_id": 1 }, "ts": ts },
-        )
-    };
-    let entries = [
-        entry(1, "u", doc! { "$v": 2, "diff": { "u": { "a": 1 } } }),
-        entry(2, "d", doc! { "_id": 1 }),
-    ];
-    for _ in 0..2 {
-        let mut replay = Replay::open(engine.clone(), filters()).unwrap();
-        entries.iter().for_each(|entry| replay.apply(entry.as_doc()).unwrap());
-        replay.finish().unwrap();
     }
 }

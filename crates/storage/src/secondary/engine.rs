@@ -4,13 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use mayfly_kv::{
-    Engine, EngineWrapper, HeldSnapshot, Keyspace, KvError, KvResult, LogClock, NamedKey,
+    Engine, EngineWrapper, Expected, HeldSnapshot, Keyspace, KvError, KvResult, LogClock, NamedKey,
     ThroughVisitor, Txn, TxnOptions,
 };
 use mayfly_work::current;
 use parking_lot::Mutex;
 
 use crate::Store;
+use crate::record::error::to_kv;
+use crate::record::layout::catalog_key;
 use crate::shared::{NO_VERSION, version};
 
 /// An engine that refuses writes, and whose snapshots have the definitions that the store has.
@@ -45,6 +47,13 @@ impl FollowingEngine {
         let _ = self.store.set(Arc::downgrade(store));
     }
 
+    /// The version of the definitions that the store has, as it is stored; `None` if they must be
+    /// loaded, or while the store is being opened.
+    fn known_version(&self) -> Option<[u8; 8]> {
+        let known = self.version.load(Ordering::Acquire);
+        (known != NO_VERSION && self.store.get().is_some()).then(|| known.to_le_bytes())
+    }
+
     /// A snapshot with the definitions that the store has in memory, or older ones if they were
     /// changed a moment ago: such a snapshot still has the entries of what was dropped.
     fn snapshot(&self) -> KvResult<Box<dyn Txn>> {
@@ -61,11 +70,16 @@ impl FollowingEngine {
         let txn = self.inner.begin(TxnOptions::READ_ONLY)?;
         let present = version(&*txn)?;
         if present == NO_VERSION || present != self.version.load(Ordering::Acquire) {
-            store.refresh(&*txn).map_err(|error| KvError::Unavailable(error.to_string()))?;
+            store.refresh(&*txn).map_err(|error| to_kv(&error))?;
             self.version.store(present, Ordering::Release);
         }
         Ok(txn)
     }
+}
+
+/// That the definitions have this version.
+fn of_version(value: &[u8]) -> Expected<'_> {
+    Expected { keyspace: Keyspace::Catalog, key: catalog_key::VERSION, value }
 }
 
 impl EngineWrapper for FollowingEngine {
@@ -99,6 +113,11 @@ impl EngineWrapper for FollowingEngine {
         key: &[u8],
         see: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool> {
+        if let Some(value) = self.known_version()
+            && let Some(found) = self.inner.get_if(&of_version(&value), (keyspace, key), see)?
+        {
+            return Ok(found);
+        }
         self.snapshot()?.get(keyspace, key, see)
     }
 
@@ -109,6 +128,12 @@ impl EngineWrapper for FollowingEngine {
         named: &NamedKey<'_>,
         see: &mut ThroughVisitor<'_>,
     ) -> KvResult<bool> {
+        if let Some(value) = self.known_version()
+            && let Some(found) =
+                self.inner.get_through_if(&of_version(&value), (keyspace, key), named, see)?
+        {
+            return Ok(found);
+        }
         self.snapshot()?.get_through(keyspace, key, named, see)
     }
 }

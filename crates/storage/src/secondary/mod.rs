@@ -8,13 +8,14 @@
 //!   the snapshot's definitions are loaded before anything is read from it
 //!   ([`FollowingEngine`], [`refresh`]). A dropped index or a cut log is therefore noticed before
 //!   its range is found empty: the owner clears a range later than it writes the version.
-//! * **The log** is read up to the row `settled` ([`settled`]), which the owner writes every 20 ms
+//! * **The log** is read up to the row `settled` ([`settled`]), which the owner writes every 5 ms
 //!   while it changes. Until then a secondary shows the newest documents, but its cluster time is
 //!   older. A read that waits for a later cluster time waits for the row.
 //! * **Documents** are those of the snapshot.
+//! * **Search indexes** are in files of the server, which follow the log (`search`).
 //!
-//! A secondary executes no background work, counts documents when it is asked, has no snapshots of
-//! the past, and refuses writes (10107 NotWritablePrimary).
+//! Apart from these files a secondary executes no background work. It counts documents when it is
+//! asked, has no snapshots of the past, and refuses writes (10107 NotWritablePrimary).
 //!
 //! ### Example: an index is dropped while a secondary reads
 //!
@@ -29,6 +30,7 @@
 
 mod engine;
 mod refresh;
+mod search;
 mod settled;
 #[cfg(test)]
 mod tests;

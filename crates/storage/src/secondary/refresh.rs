@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Keyspace, Txn};
 use mayfly_value::RawDoc;
 
@@ -25,7 +25,8 @@ impl Store {
     /// not change stay the same objects.
     ///
     /// # Errors
-    /// 301 DataCorruptionDetected, errors of the engine and of the operation's deadline.
+    /// 301 DataCorruptionDetected, 262 ExceededTimeLimit while other operations hold a definition,
+    /// errors of the engine and of the operation's deadline.
     pub(super) fn refresh(&self, txn: &dyn Txn) -> Result<()> {
         let _changing = self.catalog.lock()?;
         let stored = rows(txn, b'c')?;
@@ -42,6 +43,7 @@ impl Store {
                 None => self.add_collection(&loaded)?,
             }
         }
+        self.refresh_search(txn)?;
         self.catalog.load_attributes(txn)?;
         let mut cut = 0;
         txn.get(Keyspace::Catalog, catalog_key::OPLOG_CUT, &mut |value| {
@@ -120,7 +122,10 @@ impl Store {
 /// need a snapshot meanwhile: then its snapshot fails instead of waiting for itself.
 fn changed_soon(collection: &Collection) -> Result<ChangedState<'_>> {
     let take = || {
-        let busy = || Error::internal("the definitions of a collection are in use");
+        let busy = || {
+            let text = "the definitions of a collection are in use";
+            Error::new(ErrorCode::ExceededTimeLimit, text)
+        };
         collection.state.try_write_for(LONGEST_WAIT).ok_or_else(busy)
     };
     collection.change_state_by(take)

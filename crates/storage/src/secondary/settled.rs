@@ -5,8 +5,9 @@
 //! ```
 //!
 //! The owner reads its settled timestamp first and writes the row second, so a snapshot that has
-//! the row has all entries of the log up to it. The row is written only when it changes, at most
-//! every 20 ms: an idle owner writes nothing.
+//! the row has all entries of the log up to it. The row is written only when it changes: an idle
+//! owner writes nothing. A change reaches a secondary after about half of both pauses and the two
+//! statements.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -21,14 +22,19 @@ use crate::Store;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
-/// How often the owner writes the row.
-const WRITE_EVERY: Duration = Duration::from_millis(20);
-/// How often a secondary reads the row while it changes.
-const READ_EVERY: Duration = Duration::from_millis(10);
-/// How often a secondary reads the row after it has not changed for a while.
-const IDLE_READ_EVERY: Duration = Duration::from_millis(50);
-/// After how many reads without a change a secondary reads less often.
-const BUSY_READS: u32 = 200;
+/// The pause of the owner before it writes the row again, and of a secondary before it reads it.
+const BUSY: Duration = Duration::from_millis(5);
+/// The pause of the owner after the row has not changed for a while.
+const IDLE_OWNER: Duration = Duration::from_millis(20);
+/// The pause of a secondary after the row has not changed for a while.
+const IDLE_SECONDARY: Duration = Duration::from_millis(50);
+/// After how many looks without a change the pauses become longer.
+const BUSY_LOOKS: u32 = 400;
+
+/// The pause after this number of looks without a change.
+fn pause(unchanged: u32, idle: Duration) -> Duration {
+    if unchanged < BUSY_LOOKS { BUSY } else { idle }
+}
 
 /// The row's timestamp; 0 without the row.
 ///
@@ -58,7 +64,7 @@ impl SettledThread {
     ) -> std::io::Result<SettledThread> {
         let (stop, stopped): (SyncSender<()>, Receiver<()>) = sync_channel(0);
         let run = move || {
-            let mut pause = WRITE_EVERY;
+            let mut pause = BUSY;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let Some(store) = store.upgrade() else { return };
                 pause = step(&store);
@@ -84,10 +90,12 @@ impl Drop for SettledThread {
 impl SettledThread {
     /// Writes the settled timestamp of the owner.
     pub(crate) fn write(store: &Arc<Store>) -> std::io::Result<SettledThread> {
-        let (mut written, mut failed) = (0, false);
+        let (mut written, mut unchanged, mut failed) = (0, 0_u32, false);
         let step = move |store: &Store| {
             let settled = store.oplog().settled();
+            unchanged = unchanged.saturating_add(1);
             if settled != written {
+                unchanged = 0;
                 match store.write_settled(settled) {
                     Ok(()) => (written, failed) = (settled, false),
                     Err(error) if !failed => {
@@ -97,7 +105,7 @@ impl SettledThread {
                     Err(_) => {}
                 }
             }
-            WRITE_EVERY
+            pause(unchanged, IDLE_OWNER)
         };
         SettledThread::start(Arc::downgrade(store), step)
     }
@@ -115,7 +123,7 @@ impl SettledThread {
                 }
                 Err(_) => {}
             }
-            if unchanged < BUSY_READS { READ_EVERY } else { IDLE_READ_EVERY }
+            pause(unchanged, IDLE_SECONDARY)
         };
         SettledThread::start(Arc::downgrade(store), step)
     }

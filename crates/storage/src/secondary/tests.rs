@@ -1,8 +1,17 @@
 //! An owner and its secondaries over one engine in memory.
 
-use mayfly_base::ErrorCode;
-use mayfly_value::bson::{Document, doc};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
+use mayfly_base::ErrorCode;
+use mayfly_kv::{Engine, Guard, Keyspace, RoundTripCounter, RoundTrips, TxnOptions};
+use mayfly_value::bson::{Document, doc};
+use mayfly_value::{DocBuf, RawValue};
+
+use crate::record::layout::catalog_key;
+use crate::shared::{NO_VERSION, change_version, version};
 use crate::testing::{self, Fixture, ns};
 use crate::*;
 
@@ -172,6 +181,64 @@ fn the_log_is_read_up_to_the_row_of_the_owner() {
 }
 
 #[test]
+fn an_owner_gives_a_store_without_a_version_its_first() {
+    let (engine, clock) = (testing::memory(), testing::clock());
+    let present =
+        |engine: &Arc<dyn Engine>| version(&*engine.begin(TxnOptions::READ_ONLY).unwrap()).unwrap();
+    drop(testing::open_with(engine.clone(), clock.clone(), role(StoreRole::Alone)));
+    assert_eq!(present(&engine), NO_VERSION);
+    let owner = testing::open_with(engine.clone(), clock.clone(), role(StoreRole::Owner));
+    let first = present(&engine);
+    assert_ne!(first, NO_VERSION);
+    drop(owner);
+    let _again = testing::open_with(engine.clone(), clock, role(StoreRole::Owner));
+    assert_eq!(present(&engine), first);
+}
+
+#[test]
+fn damage_of_the_definitions_keeps_its_code() {
+    let (owner, secondary) = two();
+    owner.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    assert_eq!(secondary.read_names(), ["d.c"]);
+    let id = secondary.store.collection(&ReadView::now(), &ns("d.c")).unwrap().id();
+    let mut txn = owner.store.engine().begin(TxnOptions::default()).unwrap();
+    txn.put(Keyspace::Catalog, &catalog_key::collection(id), b"damaged", Guard::Derived).unwrap();
+    change_version(&mut *txn).unwrap();
+    txn.commit().unwrap();
+    let error = secondary.store.latest().err().unwrap();
+    assert_eq!(error.code(), ErrorCode::DataCorruptionDetected);
+}
+
+#[test]
+fn a_point_read_is_one_round_trip_until_a_definition_changes() {
+    let (engine, clock) = (testing::memory(), testing::clock());
+    let owner = testing::open_with(engine.clone(), clock.clone(), role(StoreRole::Owner));
+    owner.insert("d.c", &doc! { "_id": 1, "x": 1 }).unwrap();
+    owner.insert("d.c", &doc! { "_id": 2, "x": 2 }).unwrap();
+    let counter = Arc::<RoundTripCounter>::default();
+    let counted = Arc::new(RoundTrips::new(engine, counter.clone()));
+    let secondary = testing::open_with(counted, clock, role(StoreRole::Secondary));
+    secondary.store.latest().unwrap();
+    let collection = secondary.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
+    let read = |id: i32| {
+        counter.take();
+        let key = collection.id_key(RawValue::Int32(id));
+        let found =
+            secondary.store.read_by_id(&ReadView::now(), &collection, &key, |_, document| {
+                document.get("x") == Some(RawValue::Int32(id))
+            });
+        (found.unwrap(), counter.take())
+    };
+    // By the entry of the index; then by the number of the record, which is remembered.
+    assert_eq!([read(1), read(1), read(3)], [(Some(true), 1), (Some(true), 1), (None, 1)]);
+    owner.index("d.c", &doc! { "key": { "x": 1 }, "name": "x_1" }).unwrap();
+    // The versions differ, twice, before the definitions are loaded.
+    let (found, trips) = read(1);
+    assert!(found == Some(true) && trips > 3, "{found:?} in {trips} round trips");
+    assert_eq!([read(1), read(2)], [(Some(true), 1), (Some(true), 1)]);
+}
+
+#[test]
 fn readers_and_definitions_race() {
     let (engine, clock) = (testing::memory(), testing::clock());
     let owner = testing::open_with(engine.clone(), clock.clone(), role(StoreRole::Owner));
@@ -227,4 +294,149 @@ fn threads_bring_a_secondary_forward() {
     assert!(!secondary.store.ttl_running() && !secondary.store.sweeper_running());
     // Both stores have the engine in memory, which the first one closes for both.
     secondary.store.close().unwrap();
+}
+
+/// Files of a search index: the documents by their ordered `_id`.
+#[derive(Default)]
+struct Files(RefCell<BTreeMap<Vec<u8>, DocBuf>>);
+
+impl FeedFiles for Files {
+    fn apply(&self, documents: &[FedDocument]) -> mayfly_base::Result<()> {
+        for fed in documents {
+            let mut documents = self.0.borrow_mut();
+            let id_key = fed.id_key.to_vec();
+            match &fed.document {
+                Some((_, document)) => drop(documents.insert(id_key, document.clone())),
+                None => drop(documents.remove(&id_key)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Fixture {
+    fn define_search(&self, a: i32) {
+        let definition = DocBuf::from_bson(&doc! { "a": a });
+        let name = "s".to_owned();
+        let new = NewSearchIndex { name, kind: "search".into(), definition: definition.clone() };
+        let selector = SearchSelector::Name("s");
+        match self.of("d.c").search_indexes().is_empty() {
+            true => self.store.create_search_indexes(&ns("d.c"), &[new]).map(drop),
+            false => self.store.update_search_index(&ns("d.c"), selector, &definition, |_| Ok(())),
+        }
+        .unwrap();
+    }
+
+    /// The versions of the only search index.
+    fn search_versions(&self) -> Vec<Arc<SearchVersion>> {
+        self.store.latest().unwrap();
+        let indexes = self.of("d.c").search_indexes();
+        indexes.first().map_or_else(Vec::new, |index| index.versions.clone())
+    }
+
+    fn bring_forward(&self, version: &SearchVersion, files: &Files) {
+        let found = self.of("d.c");
+        let mut step = FeedStep::More;
+        while step == FeedStep::More {
+            step = self.store.feed_search(&self.op, &found, version, files).unwrap();
+        }
+    }
+
+    /// Commits files; returns their position.
+    fn commit_search(&self, version: &SearchVersion) -> u64 {
+        let found = self.of("d.c");
+        let position = self.store.search_position(&found, version).unwrap().unwrap();
+        self.store.note_search_committed(version, position);
+        self.store.note_search_ready(&found, version).unwrap();
+        position
+    }
+
+    fn is_search_current(&self, version: &SearchVersion) -> bool {
+        let until = (self.store.newest_write().unwrap(), Duration::from_millis(1));
+        self.store.await_search(&self.op, &self.of("d.c"), version, until).unwrap()
+    }
+}
+
+#[test]
+fn a_search_waits_for_writes_that_the_owner_has_not_reported_yet() {
+    let (owner, secondary) = two();
+    owner.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    owner.define_search(1);
+    owner.settle();
+    secondary.store.follow_settled().unwrap();
+    let (version, files) = (secondary.search_versions()[0].clone(), Files::default());
+    assert!(secondary.store.open_search(&version, None));
+    secondary.bring_forward(&version, &files);
+    secondary.commit_search(&version);
+    assert!(secondary.is_search_current(&version) && files.0.borrow().len() == 1);
+    // Acknowledged, but the log of the secondary ends before it.
+    owner.insert("d.c", &doc! { "_id": 2 }).unwrap();
+    secondary.bring_forward(&version, &files);
+    assert!(!secondary.is_search_current(&version));
+    owner.settle();
+    // The search itself has read that the log goes on.
+    assert!(!secondary.is_search_current(&version));
+    secondary.bring_forward(&version, &files);
+    assert!(secondary.is_search_current(&version) && files.0.borrow().len() == 2);
+    // All entries are cut: the files lack the change, and say so.
+    owner.insert("d.c", &doc! { "_id": 3 }).unwrap();
+    owner.store.cut_log_whole().unwrap();
+    owner.store.sweep_once().unwrap();
+    assert!(!secondary.is_search_current(&version));
+    owner.settle();
+    secondary.store.follow_settled().unwrap();
+    let found = secondary.of("d.c");
+    let lost = secondary.store.feed_search(&secondary.op, &found, &version, &files).unwrap_err();
+    assert_eq!(lost.code(), ErrorCode::ChangeStreamHistoryLost);
+    assert!(!secondary.is_search_current(&version));
+}
+
+#[test]
+fn search_versions_of_a_secondary_are_ready_when_its_own_files_are() {
+    let (owner, secondary) = two();
+    owner.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    owner.define_search(1);
+    owner.settle();
+    let of_owner = owner.search_versions()[0].clone();
+    owner.store.open_search(&of_owner, None);
+    owner.bring_forward(&of_owner, &Files::default());
+    owner.commit_search(&of_owner);
+    let rows = || {
+        let txn = owner.store.engine().begin(TxnOptions::READ_ONLY).unwrap();
+        [b's', b'p'].map(|kind| crate::catalog::rows(&*txn, kind).unwrap())
+    };
+    let (stored, first) = (rows(), secondary.search_versions()[0].clone());
+    assert!(of_owner.is_ready() && !first.is_ready());
+    secondary.store.follow_settled().unwrap();
+    secondary.store.open_search(&first, None);
+    secondary.bring_forward(&first, &Files::default());
+    let position = secondary.commit_search(&first);
+    assert!(first.is_ready() && rows() == stored);
+
+    // The owner has dropped the version that still serves the searches of the secondary.
+    owner.define_search(2);
+    let next = owner.search_versions()[1].clone();
+    owner.store.open_search(&next, None);
+    owner.bring_forward(&next, &Files::default());
+    owner.commit_search(&next);
+    assert_eq!(owner.search_versions().len(), 1);
+    let versions = secondary.search_versions();
+    assert_eq!(versions.len(), 2);
+    assert!(Arc::ptr_eq(&versions[0], &first) && first.is_ready() && !versions[1].is_ready());
+    owner.settle();
+    secondary.store.follow_settled().unwrap();
+    secondary.store.open_search(&versions[1], None);
+    secondary.bring_forward(&versions[1], &Files::default());
+    secondary.commit_search(&versions[1]);
+    assert!(first.is_dropped() && secondary.search_versions().len() == 1);
+
+    // A restart of the secondary uses complete files of a version, and no others.
+    let (engine, clock) = (secondary.engine.clone(), secondary.clock.clone());
+    let again = testing::open_with(engine, clock, role(StoreRole::Secondary));
+    let version = again.search_versions()[0].clone();
+    assert!(!version.is_ready() && !again.store.open_search(&version, Some(0)));
+    assert!(again.store.open_search(&version, Some(position)) && version.is_ready());
+    let selector = SearchSelector::Name("s");
+    owner.store.drop_search_index(&ns("d.c"), selector).unwrap();
+    assert!(again.search_versions().is_empty() && version.is_dropped());
 }

@@ -11,4 +11,4 @@ mod version;
 pub(crate) use back_off::back_off;
 pub(crate) use bits::set_bits;
 pub(crate) use sequence::Sequence;
-pub(crate) use version::{NO_VERSION, change_version, version};
+pub(crate) use version::{NO_VERSION, begin_versions, change_version, version};

@@ -9,7 +9,7 @@
 //! version therefore have the same definitions. Versions have no order, because transactions that
 //! write the row at the same time do not conflict.
 
-use mayfly_kv::{Guard, Keyspace, KvResult, Txn};
+use mayfly_kv::{Engine, Guard, Keyspace, KvResult, Txn, TxnOptions};
 
 use crate::record::layout::catalog_key;
 
@@ -20,6 +20,20 @@ pub(crate) const NO_VERSION: u64 = 0;
 pub(crate) fn change_version(txn: &mut dyn Txn) -> KvResult<()> {
     let version = rand::random_range(NO_VERSION + 1..=u64::MAX).to_le_bytes();
     txn.put(Keyspace::Catalog, catalog_key::VERSION, &version, Guard::Derived)
+}
+
+/// Writes the row of a store that has none, because no definition was changed since rows are
+/// written. Without it, secondaries would load the definitions for each snapshot.
+///
+/// # Errors
+/// Errors of the engine.
+pub(crate) fn begin_versions(engine: &dyn Engine) -> KvResult<()> {
+    let mut txn = engine.begin(TxnOptions::default())?;
+    if version(&*txn)? == NO_VERSION {
+        change_version(&mut *txn)?;
+        txn.commit()?;
+    }
+    Ok(())
 }
 
 /// The version in this transaction.

@@ -139,7 +139,7 @@ impl WriteUnit<'_> {
 fn under_new_id(document: RawDoc<'_>, id: RawValue<'_>) -> DocBuf {
     let mut out = DocBuilder::new();
     out.start_document("_id").append("id", id);
-    out.append("archived", RawValue::Binary { subtype: 4, bytes: &new_uuid() }).end();
+    out.append("archived", RawValue::uuid(&new_uuid())).end();
     for element in document {
         if element.name_bytes() != b"_id" {
             out.append_element(element);

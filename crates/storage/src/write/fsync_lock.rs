@@ -5,10 +5,10 @@
 //! and checks in between whether it must end: the lock may be held for long, for a backup. Under
 //! the lock no file of the data folder changes, so that another program can copy it.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use mayfly_base::Result;
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_work::{OpCtx, current};
 use parking_lot::{Condvar, Mutex};
 
@@ -25,6 +25,8 @@ const COMPACTIONS_LOOK: Duration = Duration::from_millis(5);
 pub struct FsyncLock {
     locks: AtomicI64,
     writers: AtomicI64,
+    /// No command writes any more.
+    refuses: AtomicBool,
     /// Held by threads that are about to wait, and by threads that wake others.
     waiting: Mutex<()>,
     changed: Condvar,
@@ -77,6 +79,10 @@ impl FsyncLock {
     /// Waits for a change while the condition holds.
     fn wait(&self, op: &OpCtx, holds: impl Fn() -> bool) -> Result<()> {
         op.check()?;
+        if self.refuses.load(Ordering::SeqCst) {
+            let text = "the store was moved to another place; the server is stopping";
+            return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
+        }
         let mut waiting = self.waiting.lock();
         if holds() {
             self.changed.wait_for(&mut waiting, LOOK);
@@ -89,6 +95,13 @@ impl FsyncLock {
     fn wake(&self) {
         let _waiting = self.waiting.lock();
         self.changed.notify_all();
+    }
+
+    /// Makes all commands fail that wait for the lock, and all that are going to. The lock is
+    /// held.
+    pub(crate) fn refuse(&self) {
+        self.refuses.store(true, Ordering::SeqCst);
+        self.wake();
     }
 
     /// Locks once more, and waits for running writers; returns how often the lock is held then.
@@ -110,7 +123,9 @@ impl FsyncLock {
 
     /// Unlocks once; returns how often the lock is still held, or `None` when it was not.
     pub fn unlock(&self) -> Option<i64> {
-        let less = |count: i64| (count > 0).then_some(count - 1);
+        // A store that was moved stays locked.
+        let fewest = if self.refuses.load(Ordering::SeqCst) { 1 } else { 0 };
+        let less = |count: i64| (count > fewest).then_some(count - 1);
         let before = self.locks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         self.wake();
         before.ok().map(|before| before - 1)

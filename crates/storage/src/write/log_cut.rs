@@ -111,7 +111,8 @@ impl Writer {
         self.change_begun(|txn, oplog| {
             for (fed, row) in &feeds {
                 let key = catalog_key::feed(fed.id);
-                txn.put(Keyspace::Catalog, &key, &row.encode(), Guard::Checked).map_err(from_kv)?;
+                let value = fed.row_value(*row);
+                txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
             }
             for key in &gone {
                 txn.delete(Keyspace::Catalog, key, Guard::Checked).map_err(from_kv)?;

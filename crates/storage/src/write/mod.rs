@@ -33,6 +33,8 @@ pub use fsync_lock::{FsyncLock, WritingCommand};
 pub use others::OtherCollection;
 pub use replayed::ReplayedChange;
 pub(crate) use retry::recorded_at;
+#[cfg(test)]
+pub(crate) use retry::statement_row;
 pub use retry::{ExecutedStatements, Statement};
 pub use transaction::{OpenTransaction, TransactionSize};
 pub use unit::WriteUnit;

@@ -140,6 +140,20 @@ impl WriteUnit<'_> {
         }
     }
 
+    /// As [`WriteUnit::replay_own`], for a document that is known to be missing.
+    pub(crate) fn replay_missing(
+        &mut self,
+        id: RawValue<'_>,
+        change: &ReplayedChange<'_>,
+    ) -> Result<bool> {
+        match change {
+            ReplayedChange::Put(new) if self.time_series().is_none() => {
+                self.insert(*new).map(|()| true)
+            }
+            _ => self.replay_own(id, change),
+        }
+    }
+
     fn replay_document(
         &mut self,
         id: RawValue<'_>,

@@ -22,9 +22,10 @@ impl Default for Primacy {
 
 impl Writer {
     /// Whether the node is the primary of its data: it expires documents, and clients may write.
+    /// One that has lost the store it shares with others is not.
     pub fn is_primary(&self) -> bool {
         let until = self.primacy.away_until_micros.load(Ordering::Acquire);
-        until == i64::MIN || self.clock.monotonic_micros() >= until
+        (until == i64::MIN || self.clock.monotonic_micros() >= until) && !self.engine().is_cut_off()
     }
 
     /// How long until the node becomes the primary again by itself, in milliseconds; `None` when it
@@ -41,9 +42,13 @@ impl Writer {
         self.primacy.away_until_micros.store(i64::MAX, Ordering::Release);
     }
 
+    fn stays_secondary(&self) -> bool {
+        self.primacy.away_until_micros.load(Ordering::Acquire) == i64::MAX
+    }
+
     /// Steps down for this many seconds. A visit of the TTL monitor ends before its next unit.
     pub fn step_down(&self, seconds: i64) {
-        if self.follows_owner {
+        if self.stays_secondary() {
             return;
         }
         let span = seconds.saturating_mul(1_000_000);
@@ -53,7 +58,7 @@ impl Writer {
 
     /// Makes the node the primary again, unless it reads what another one writes.
     pub fn step_up(&self) {
-        if self.follows_owner {
+        if self.stays_secondary() {
             return;
         }
         self.primacy.away_until_micros.store(i64::MIN, Ordering::Release);

@@ -127,6 +127,11 @@ impl<'s> WriteUnit<'s> {
         self.context.moment.now_ms
     }
 
+    /// Sets the wall time of its next records: a replay writes records of several times.
+    pub(crate) fn set_wall_ms(&mut self, now_ms: i64) {
+        self.context.moment.now_ms = now_ms;
+    }
+
     pub(crate) fn namespace(&self) -> &'s str {
         self.ns
     }

@@ -28,15 +28,18 @@ const GENERATION: u32 = 10;
 /// The number of retries of a command whose outcome is unknown.
 const ATTEMPTS: usize = 12;
 
-/// Expected error codes: conflicts, kills, limits, and a server that stops.
-const EXPECTED: &[i32] = &[6, 24, 91, 112, 189, 246, 251, 290, 11000, 11600, 11601, 11602];
+/// Expected error codes: conflicts, kills, limits, a server that stops, and one that is not the
+/// primary any more.
+const EXPECTED: &[i32] =
+    &[6, 24, 91, 112, 189, 246, 251, 290, 10107, 11000, 11600, 11601, 11602, 13435, 13436];
 /// Codes after which a client may always retry its transaction; the reply must have the label for
 /// it.
 const TRANSIENT: &[i32] = &[24, 112, 246, 251];
 /// The code of operations that `killOp` and `killSessions` have ended.
 const INTERRUPTED: i32 = 11601;
-/// Codes after which the outcome of a write is unknown.
-const DOUBTFUL: &[i32] = &[6, 91, 189, 11600, 11602];
+/// Codes after which a write is sent again: its outcome is unknown, or another server is the
+/// primary.
+const DOUBTFUL: &[i32] = &[6, 91, 189, 10107, 11600, 11602, 13436];
 
 /// It is unknown whether the command was executed.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +52,11 @@ pub trait Line {
     /// # Errors
     /// There was no reply.
     fn ask(&mut self, db: &str, command: RawDoc<'_>) -> Result<DocBuf, Lost>;
+
+    /// Whether the server may be a secondary.
+    fn goes_to_any(&self) -> bool {
+        false
+    }
 }
 
 /// The state that all clients of a history share.
@@ -62,6 +70,10 @@ pub struct Run {
     generation: u32,
     /// Whether a client is sometimes slower than `transactionLifetimeLimitSeconds` of 1.
     is_slow: bool,
+    /// The greatest `operationTime` of a reply.
+    time: AtomicU64,
+    /// The number of reads that any member of a set answered.
+    elsewhere: AtomicU64,
     /// Set at the end of the run, for the disturber and clients.
     pub over: AtomicBool,
 }
@@ -76,6 +88,8 @@ impl Default for Run {
             repeats: Mutex::default(),
             generation: GENERATION,
             is_slow: false,
+            time: AtomicU64::new(0),
+            elsewhere: AtomicU64::new(0),
             over: AtomicBool::new(false),
         }
     }
@@ -118,6 +132,11 @@ impl Run {
     /// The outcome of writes and commits that were retried because it was unknown.
     pub fn repeats(&self) -> BTreeMap<&'static str, u64> {
         self.repeats.lock().map(|counts| counts.clone()).unwrap_or_default()
+    }
+
+    /// The number of reads that any member of a set answered.
+    pub fn reads_elsewhere(&self) -> u64 {
+        self.elsewhere.load(Ordering::Relaxed)
     }
 
     fn note_repeat(&self, attempt: usize, what: &'static str) {
@@ -292,6 +311,8 @@ enum Ended {
 pub struct Client<'r, L> {
     run: &'r Run,
     line: L,
+    /// A connection to any member of a set, for some of the reads.
+    elsewhere: Option<L>,
     session: u8,
     number: i64,
     random: SmallRng,
@@ -303,7 +324,14 @@ impl<'r, L: Line> Client<'r, L> {
     /// A client with a session of its own.
     pub fn new(run: &'r Run, line: L, session: u8, seed: u64) -> Client<'r, L> {
         let random = SmallRng::seed_from_u64(seed.wrapping_add(u64::from(session)));
-        Client { run, line, session, number: 0, random, begins: false }
+        Client { run, line, elsewhere: None, session, number: 0, random, begins: false }
+    }
+
+    /// The client sends half of its single reads to any member of a set. They name the greatest
+    /// time that a client of the history has seen, so they must see all that was acknowledged
+    /// before.
+    pub fn reading_from(self, elsewhere: Option<L>) -> Client<'r, L> {
+        Client { elsewhere, ..self }
     }
 
     /// Runs a transaction, or a single write.
@@ -324,7 +352,32 @@ impl<'r, L: Line> Client<'r, L> {
     }
 
     fn ask(&mut self, db: &str, command: &DocBuf) -> Result<Reply, Lost> {
-        let reply = Reply::of(self.line.ask(db, command.as_doc())?);
+        let reply = self.line.ask(db, command.as_doc())?;
+        self.checked(reply, command)
+    }
+
+    /// Sends a read to any member.
+    fn ask_elsewhere(&mut self, db: &str, command: &str) -> Result<Reply, Lost> {
+        let Some(line) = &mut self.elsewhere else { return Err(Lost) };
+        let mut body = DocBuilder::new();
+        body.append_all(parsed(&format!("{command}}}")).as_doc());
+        body.start_document("$readPreference").append("mode", "secondaryPreferred").end();
+        let time = RawValue::Timestamp(self.run.time.load(Ordering::Acquire));
+        body.start_document("readConcern").append("level", "majority");
+        body.append("afterClusterTime", time).end();
+        // Drivers send it, too: the member may not have come to this time.
+        body.start_document("$clusterTime").append("clusterTime", time).end();
+        let body = body.finish();
+        let reply = line.ask(db, body.as_doc())?;
+        self.run.elsewhere.fetch_add(1, Ordering::Relaxed);
+        self.checked(reply, &body)
+    }
+
+    fn checked(&mut self, reply: DocBuf, command: &DocBuf) -> Result<Reply, Lost> {
+        if let Some(RawValue::Timestamp(time)) = reply.as_doc().get("operationTime") {
+            self.run.time.fetch_max(time, Ordering::AcqRel);
+        }
+        let reply = Reply::of(reply);
         if reply.code != 0 {
             if let Ok(mut counts) = self.run.refusals.lock() {
                 *counts.entry(reply.code).or_default() += 1;
@@ -339,6 +392,10 @@ impl<'r, L: Line> Client<'r, L> {
 
     fn read_alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
         let key = self.key();
+        let has_time = self.run.time.load(Ordering::Acquire) > 0;
+        if self.elsewhere.is_some() && has_time && self.random.random_bool(0.5) {
+            return self.read_elsewhere(key, steps);
+        }
         match self.random.random_range(0..3) {
             0 => {
                 let command = format!("{}}}", find(&self.run.list_at(key).1, key));
@@ -365,6 +422,19 @@ impl<'r, L: Line> Client<'r, L> {
         }
     }
 
+    fn read_elsewhere(&mut self, key: u32, steps: &mut Vec<Step>) -> Outcome {
+        let is_list = self.random.random_bool(0.5);
+        let (db, collection) = match is_list {
+            true => self.run.list_at(key),
+            false => self.run.register_at(key),
+        };
+        match (self.ask_elsewhere(db, &find(&collection, key)), is_list) {
+            (Err(Lost), _) => Outcome::Fail,
+            (Ok(reply), true) => note_list(&reply, key, steps),
+            (Ok(reply), false) => note_register(&reply, key, steps),
+        }
+    }
+
     /// Sends a single write until there is a reply; `None` if its outcome stays unknown.
     ///
     /// `killOp` may end a repeated write before the server looks up whether the first attempt was
@@ -374,7 +444,7 @@ impl<'r, L: Line> Client<'r, L> {
         let command = parsed(&format!("{command}}}"));
         let mut body = DocBuilder::new();
         body.append_all(command.as_doc()).start_document("lsid");
-        body.append("id", RawValue::Binary { subtype: 4, bytes: &[self.session; 16] }).end();
+        body.append("id", RawValue::uuid(&[self.session; 16])).end();
         body.append("txnNumber", self.number);
         let body = body.finish();
         for attempt in 0..ATTEMPTS {
@@ -472,7 +542,7 @@ impl<'r, L: Line> Client<'r, L> {
         let command = parsed(&format!("{command}}}"));
         let mut body = DocBuilder::new();
         body.append_all(command.as_doc()).start_document("lsid");
-        body.append("id", RawValue::Binary { subtype: 4, bytes: &[self.session; 16] }).end();
+        body.append("id", RawValue::uuid(&[self.session; 16])).end();
         body.append("txnNumber", self.number).append("autocommit", false);
         if std::mem::take(&mut self.begins) {
             body.append("startTransaction", true);

@@ -49,7 +49,7 @@ pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: IndexChanges, clients:
                 let mut command = DocBuilder::new();
                 command.start_array("killSessions").push_document();
                 let id = [random.random_range(1..=clients); 16];
-                command.append("id", RawValue::Binary { subtype: 4, bytes: &id }).end().end();
+                command.append("id", RawValue::uuid(&id)).end().end();
                 line.ask("admin", command.finish().as_doc())
             }
             _ => kill_one(line, &mut random),

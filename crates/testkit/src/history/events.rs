@@ -68,6 +68,9 @@ impl<'r> Follower<'r> {
             command.append("getMore", self.cursor).append("collection", "$cmd.aggregate");
             command.append("maxTimeMS", WAIT_MS);
         }
+        if line.goes_to_any() {
+            command.start_document("$readPreference").append("mode", "secondaryPreferred").end();
+        }
         let Ok(reply) = line.ask("admin", command.finish().as_doc()) else {
             self.cursor = 0;
             return false;

@@ -209,11 +209,14 @@ fn launch(
             command.env_remove(name);
         }
     }
-    let names_engine = arguments.iter().any(|argument| argument == "--storageEngine");
-    let engine: &[&str] = if names_engine { &[] } else { &["--storageEngine", "rocksdb"] };
+    // What the arguments do not name.
+    for (flag, value) in [("--storageEngine", "rocksdb"), ("--port", "0")] {
+        if !arguments.iter().any(|argument| argument == flag) {
+            command.args([flag, value]);
+        }
+    }
     command
-        .args(engine)
-        .args(["--port", "0", "--dbpath"])
+        .arg("--dbpath")
         .arg(folder.join("data"))
         .args(["--setParameter", "transactionLifetimeLimitSeconds=1"])
         .args(arguments)

@@ -145,7 +145,7 @@ impl Client<'_> {
         self.number += 1;
         let mut lsid = DocBuilder::new();
         let id = [self.session; 16];
-        lsid.append("id", RawValue::Binary { subtype: 4, bytes: &id });
+        lsid.append("id", RawValue::uuid(&id));
         let owner = TransactionOwner { session: id, lsid: lsid.finish(), txn_number: self.number };
         let begun = self.run.store.begin_transaction(owner);
         match begun.and_then(|open| self.statements(open, steps)) {

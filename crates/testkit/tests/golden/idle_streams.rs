@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use mayfly_commands::DataWait;
 use mayfly_testkit::{Fixture, memory};
@@ -49,7 +50,10 @@ impl Stream {
     }
 
     fn waits_for(&self, f: &Fixture) -> DataWait {
-        f.waits_for(self.db, &self.get_more(600_000)).expect("nothing has happened yet")
+        let wait = f.waits_for(self.db, &self.get_more(600_000));
+        let wait = wait.expect("nothing has happened yet");
+        assert_eq!(wait.longest, Duration::from_secs(600), "it does not run without a change");
+        wait
     }
 
     /// The types of the returned events, and the position of the stream.

@@ -259,7 +259,7 @@ impl Model {
     fn transaction(&mut self) {
         self.transactions += 1;
         let before = self.live.clone();
-        let id = RawValue::Binary { subtype: 4, bytes: &[7; 16] };
+        let id = RawValue::uuid(&[7; 16]);
         let mut lsid = DocBuilder::new();
         lsid.append("id", id);
         let owner = TransactionOwner {

@@ -23,6 +23,7 @@ mod idle_streams;
 mod index_builds;
 mod index_kinds;
 mod log_model;
+mod lost_store;
 mod memory;
 mod model;
 mod parameters;

@@ -50,7 +50,7 @@ fn statement(
     let mut body = DocBuilder::new();
     let command = dialect::document(&format!("{command}}}"), &fixture.env()).unwrap();
     body.append_all(command.as_doc()).start_document("lsid");
-    body.append("id", RawValue::Binary { subtype: 4, bytes: &[session; 16] }).end();
+    body.append("id", RawValue::uuid(&[session; 16])).end();
     body.append("txnNumber", txn as i64).append("autocommit", false);
     if begins {
         body.append("startTransaction", true);
@@ -252,7 +252,7 @@ fn a_session_that_ends_while_it_writes_forgets_nothing() {
         command.append("upsert", true).end();
     }
     command.end().start_document("lsid");
-    command.append("id", RawValue::Binary { subtype: 4, bytes: &[3; 16] }).end();
+    command.append("id", RawValue::uuid(&[3; 16])).end();
     command.append("txnNumber", 1_i64);
     let command = command.finish();
     std::thread::scope(|scope| {

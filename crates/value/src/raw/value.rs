@@ -49,6 +49,12 @@ pub enum RawValue<'a> {
 }
 
 impl<'a> RawValue<'a> {
+    /// A UUID: a binary value of subtype 4.
+    #[inline]
+    pub fn uuid(bytes: &'a [u8; 16]) -> RawValue<'a> {
+        RawValue::Binary { subtype: 4, bytes }
+    }
+
     /// Decodes the bytes of a value. Bytes that do not fit the type decode as null, malformed
     /// strings as empty.
     #[inline]

@@ -15,9 +15,15 @@ const ACCESSORS: &[&str] =
 /// The folder with the errors and conversions of arguments.
 const ERRORS: &str = "crates/value/src/arguments/";
 /// What no other file of the product contains: the text of a wrong type, and the codes of a wrong
-/// type, a missing field and an unknown one as numbers.
-const ONLY_THERE: &[&str] =
-    &["is the wrong type", "ErrorCode(14)", "ErrorCode(40414)", "ErrorCode(40415)"];
+/// type, a missing field and an unknown one as numbers, the last two also by their names.
+const ONLY_THERE: &[&str] = &[
+    "is the wrong type",
+    "ErrorCode(14)",
+    "ErrorCode(40414)",
+    "ErrorCode(40415)",
+    "ErrorCode::IDLFailedToParse",
+    "ErrorCode::IDLUnknownField",
+];
 /// Crates that are not part of the product, the binary, whose configuration has accessors of the
 /// same names, and `search`, whose reader of definitions and queries has its own code and texts.
 const OTHERS: &[&str] =
@@ -101,6 +107,8 @@ mod tests {
     fn errors_of_arguments_are_made_in_one_place() {
         let text = "fn f() { Error::new(ErrorCode(40415), text) }";
         assert_eq!(found("crates/commands/src/x.rs", text).len(), 1);
+        let by_name = "fn f() { Error::new(ErrorCode::IDLUnknownField, text) }";
+        assert_eq!(found("crates/commands/src/x.rs", by_name).len(), 1);
         assert!(found("crates/value/src/arguments/error.rs", text).is_empty());
         assert!(found("crates/commands/src/x.rs", "// ErrorCode(40415)").is_empty());
     }

@@ -18,6 +18,7 @@ use crate::diagnostics::coll_stats::{
 };
 use crate::diagnostics::current_op::{CurrentOpOptions, OperationOwner, current_ops};
 use crate::diagnostics::index_stats::index_stats;
+use crate::diagnostics::open_cursors::local_cursors;
 use crate::diagnostics::query_stats::query_stats;
 use crate::diagnostics::search_indexes::listed;
 use crate::request::Fields;
@@ -28,7 +29,7 @@ pub(super) enum Described {
     Documents(Arc<Collection>),
     /// The measurements of a time series, by its buckets.
     Measurements(Arc<Collection>),
-    /// A view, of which only the use is known.
+    /// A view, of which the use and the search indexes are known.
     View(Namespace),
     /// The operation log.
     Log,
@@ -58,10 +59,15 @@ impl Host for ServerHost<'_, '_> {
         let options = CurrentOpOptions {
             whose: if all_users { OperationOwner::All } else { OperationOwner::of(self.ctx) },
             idle_connections: fields.bool("idleConnections")?.unwrap_or(false),
+            idle_cursors: fields.bool("idleCursors")?.unwrap_or(false),
             idle_sessions: fields.bool("idleSessions")?.unwrap_or(true),
             truncate_ops: fields.bool("truncateOps")?.unwrap_or(false),
         };
         Ok(current_ops(self.ctx.service, &options))
+    }
+
+    fn local_cursors(&self) -> Vec<DocBuf> {
+        local_cursors(self.ctx.service)
     }
 
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
@@ -131,9 +137,10 @@ impl Host for ServerHost<'_, '_> {
     }
 
     fn search_indexes(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        match self.described.collection() {
-            Some(collection) => listed(self.ctx, collection, options),
-            None => Ok(Vec::new()),
+        match &self.described {
+            Described::Documents(collection) => listed(self.ctx, &collection.namespace(), options),
+            Described::View(ns) => listed(self.ctx, ns, options),
+            Described::Measurements(_) | Described::Log | Described::Nothing => Ok(Vec::new()),
         }
     }
 

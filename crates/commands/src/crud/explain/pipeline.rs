@@ -35,7 +35,10 @@ pub(super) fn explain_stages(
     let scope = command_scope(ctx, collation, variables)?;
     let context = PipelineContext::command(inner.ns.db(), &scope).after_view(of_view);
     let context = context.over(inner.request.target().as_str());
-    let parsed = ctx.checked(inner.request, UncheckedPipeline::parse(pipeline, &context))?;
+    let mut parsed = ctx.checked(inner.request, UncheckedPipeline::parse(pipeline, &context))?;
+    if let Some(view) = &inner.searched {
+        parsed.search_view(view);
+    }
     if parsed.follows_changes().is_some() {
         // It reads the log and not the collection, whose plan would be returned.
         return Err(Error::not_implemented("explain of '$changeStream'"));

@@ -24,9 +24,11 @@ pub(super) fn explain(
     if reads_log(view) {
         return Err(Error::not_implemented("explain of a read of the operation log"));
     }
-    let (stages, of_view) = on_view(&inner.fields, view)?.finish();
+    let stages = on_view(&inner.fields, view)?;
+    let searched = stages.is_searching().then(|| view.clone());
+    let (stages, of_view) = stages.finish();
     let collating = Collating::By(view.collation.clone());
-    let below = Inner { ns: view.on.clone(), collating, ..inner };
+    let below = Inner { ns: view.on.clone(), searched, collating, ..inner };
     pipeline::explain_stages(ctx, &below, (stages.as_doc(), of_view), doc)
 }
 

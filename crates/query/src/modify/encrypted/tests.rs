@@ -32,7 +32,7 @@ fn document(id: i32) -> DocBuf {
     let mut payload = DocBuilder::new();
     payload.append("d", binary(&[1; 32])).append("s", binary(&STATE_TOKEN));
     payload.append("p", binary(&[3; 48])).append("l", binary(&[4; 32]));
-    payload.append("u", RawValue::Binary { subtype: 4, bytes: &[7; 16] });
+    payload.append("u", RawValue::uuid(&[7; 16]));
     payload.append("t", 2).append("v", binary(&[5; 48])).append("e", binary(&[6; 32]));
     let bytes = [&[11], payload.append("k", 0i64).closed_copy().as_bytes()].concat();
     let mut document = DocBuilder::new();
@@ -46,7 +46,7 @@ impl World {
         let mut options = DocBuilder::new();
         options.start_document("encryptedFields").start_array("fields").push_document();
         options.append("path", "name").append("bsonType", "string");
-        options.append("keyId", RawValue::Binary { subtype: 4, bytes: &[7; 16] });
+        options.append("keyId", RawValue::uuid(&[7; 16]));
         options.start_document("queries").append("queryType", "equality").end();
         options.end().end().end();
         let options = options.finish();

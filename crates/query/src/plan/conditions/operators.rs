@@ -18,7 +18,6 @@ fn has_own_key(value: RawValue<'_>) -> bool {
         RawValue::Null
             | RawValue::Undefined
             | RawValue::Array(_)
-            | RawValue::Document(_)
             | RawValue::Regex { .. }
             | RawValue::MinKey
             | RawValue::MaxKey

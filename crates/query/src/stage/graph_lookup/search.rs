@@ -46,7 +46,7 @@ impl OtherCollection {
     fn make_table(&mut self, graph: &GraphLookup, context: &StageContext<'_>) -> Result<()> {
         let sub = &graph.sub;
         let table = match sub.source(context)? {
-            From::Collection(_, view) if sub.is_repeatable_over(view.as_ref()) => {
+            From::Collection(_, view) if sub.is_repeatable_over(view.as_deref()) => {
                 let mut run = sub.start(context, sub.scope(), None)?;
                 let by = (Operator::GraphLookup, graph.to.as_str());
                 JoinTable::build(context, &mut run, by, sub.scope().collation().cloned())?

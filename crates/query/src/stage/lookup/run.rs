@@ -179,9 +179,10 @@ impl RunningLookup {
         let (Some(fields), sub) = (&self.lookup.fields, &self.lookup.sub) else { return Ok(()) };
         // The table contains all documents of the collection or view; the stages of the pipeline
         // run later.
-        let repeatable = |view: &DocBuf| is_repeatable(view.as_doc());
         let table = match sub.source(context)? {
-            From::Collection(_, view) if view.as_ref().is_none_or(repeatable) => {
+            From::Collection(_, view)
+                if view.as_ref().is_none_or(|view| is_repeatable(view.pipeline.as_doc())) =>
+            {
                 let mut run = sub.start_front(context, 0)?;
                 let by = (Operator::HashLookup, fields.foreign.as_str());
                 let collation = sub.scope().collation().cloned();

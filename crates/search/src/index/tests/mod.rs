@@ -168,3 +168,36 @@ fn merges_take_segments_of_about_the_same_size() {
         (0..12).map(|power| (4 << (2 * power), 4 << (2 * power))).collect();
     assert_eq!(choose(&growing), [0, 1, 2]);
 }
+
+#[test]
+fn a_prepared_index_has_no_documents_that_a_search_must_write() {
+    let stage = DocBuf::from_bson(&doc! { "mappings": { "dynamic": true } });
+    let definition = Arc::new(Definition::parse(stage.as_doc(), IndexKind::Search).unwrap());
+    let index = Index::in_memory(definition.clone());
+    let waiting = || index.state.read().fresh.as_ref().unwrap().pending();
+    let put_range = |range: std::ops::Range<usize>| {
+        for at in range {
+            put(&index, &at.to_be_bytes(), &doc! { "t": format!("all w{at}") });
+        }
+    };
+    let found = |word: &str| {
+        let stage = DocBuf::from_bson(&doc! { "text": { "path": "t", "query": word } });
+        let query = Query::parse_search(stage.as_doc(), &definition).unwrap();
+        index.search(&query, None, 10_000, &Unlimited).unwrap().hits.len()
+    };
+    put_range(0..999);
+    index.prepare().unwrap();
+    assert_eq!(waiting(), 999, "few documents are left to the search");
+    put_range(999..1_500);
+    index.prepare().unwrap();
+    assert_eq!(waiting(), 0);
+    assert_eq!((found("all"), found("w7"), found("w1499")), (1_500, 1, 1));
+    put_range(1_500..1_510);
+    index.apply(&[Change::Delete { record_key: &7_usize.to_be_bytes() }]);
+    assert_eq!((found("all"), found("w7"), found("w1505")), (1_509, 0, 1));
+    // An index that searches may read keeps fewer documents in memory.
+    assert_eq!(Index::in_memory(definition.clone()).most_in_memory(), 32_768);
+    let ready = Index::in_memory(definition);
+    ready.expect_searches();
+    assert_eq!(ready.most_in_memory(), 8_192);
+}

@@ -26,12 +26,17 @@ pub(crate) struct GraphBuilder<S, P> {
     prefetch: P,
     /// The links of level 0, as the file has them: for each vector the number of links, and places.
     links: Vec<u32>,
+    /// How many links of each full list of level 0 were chosen: they are its first ones, the
+    /// nearest first. 0: not known, since the list was not full or is that of another graph.
+    pub(super) chosen: Vec<u16>,
     /// The links of each vector on its upper levels, if it has some.
     upper: BTreeMap<u32, Vec<Vec<u32>>>,
     entry: Option<u32>,
-    visited: Vec<u32>,
-    /// The mark of the vectors that the running search has seen.
-    mark: u32,
+    /// The mark of the last search that has seen each vector: one byte, so that the marks of many
+    /// vectors stay in the processor's cache.
+    visited: Vec<u8>,
+    /// The mark of the running search. 0 is that of no search.
+    mark: u8,
 }
 
 impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
@@ -47,6 +52,7 @@ impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
             options,
             score,
             prefetch,
+            chosen: Vec::with_capacity(len),
             upper: BTreeMap::new(),
             entry: None,
             visited: vec![0; len],
@@ -92,11 +98,12 @@ impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
         self.links.push(list.len() as u32);
         self.links.extend_from_slice(list);
         self.links.resize(end, 0);
+        self.chosen.push(0);
     }
 
     /// The links of a vector on a level.
     #[inline]
-    fn list(&self, place: u32, level: usize) -> &[u32] {
+    pub(super) fn list(&self, place: u32, level: usize) -> &[u32] {
         if level == 0 {
             let row = &self.links[place as usize * self.stride()..];
             return &row[1..=row[0] as usize];
@@ -105,15 +112,30 @@ impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
         lists.and_then(|lists| lists.get(level - 1)).map_or(&[], Vec::as_slice)
     }
 
-    fn set_list(&mut self, place: u32, level: usize, list: Vec<u32>) {
+    /// Adds a link to a list that is not full.
+    fn append(&mut self, place: u32, to: u32, level: usize) {
         if level == 0 {
             let at = place as usize * self.stride();
-            self.links[at] = list.len() as u32;
-            self.links[at + 1..=at + list.len()].copy_from_slice(&list);
+            self.links[at] += 1;
+            let end = at + self.links[at] as usize;
+            self.links[end] = to;
         } else if let Some(known) =
             self.upper.get_mut(&place).and_then(|lists| lists.get_mut(level - 1))
         {
-            *known = list;
+            known.push(to);
+        }
+    }
+
+    fn set_list(&mut self, place: u32, level: usize, list: &[u32]) {
+        if level == 0 {
+            let at = place as usize * self.stride();
+            self.links[at] = list.len() as u32;
+            self.links[at + 1..=at + list.len()].copy_from_slice(list);
+        } else if let Some(known) =
+            self.upper.get_mut(&place).and_then(|lists| lists.get_mut(level - 1))
+        {
+            known.clear();
+            known.extend_from_slice(list);
         }
     }
 
@@ -141,12 +163,12 @@ impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
         let mut entries = vec![nearest];
         for level in (0..=level.min(top)).rev() {
             let found = self.search(place, &entries, level);
-            let chosen = self.choose(&found, self.options.edges);
+            let (chosen, _) = self.choose(&found, self.options.edges);
             for other in &chosen {
                 self.link(*other, place, level);
             }
-            self.set_list(place, level, chosen);
-            entries = found.iter().map(|scored| scored.place).collect();
+            self.set_list(place, level, &chosen);
+            entries = found.iter().map(|scored| scored.place()).collect();
         }
         if level > top {
             self.entry = Some(place);
@@ -182,12 +204,17 @@ impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
 
     /// The candidates for the links of a vector on a level, the nearest first.
     fn search(&mut self, place: u32, entries: &[u32], level: usize) -> Vec<Scored> {
-        self.mark += 1;
+        self.mark = self.mark.wrapping_add(1);
+        if self.mark == 0 {
+            self.visited.fill(0);
+            self.mark = 1;
+        }
+        let mut visited = std::mem::take(&mut self.visited);
         let size = self.options.candidates;
         let mut best: BinaryHeap<Reverse<Scored>> = BinaryHeap::with_capacity(size + 1);
         let mut open: BinaryHeap<Scored> = BinaryHeap::new();
         for entry in entries {
-            self.visited[*entry as usize] = self.mark;
+            visited[*entry as usize] = self.mark;
             let scored = Scored::new((self.score)(place, *entry), *entry);
             open.push(scored);
             best.push(Reverse(scored));
@@ -197,19 +224,24 @@ impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
         }
         let mut near: Vec<u32> = Vec::new();
         while let Some(next) = open.pop() {
-            if best.len() >= size && best.peek().is_some_and(|worst| next.bits < worst.0.bits) {
+            if best.len() >= size && best.peek().is_some_and(|worst| next.bits() < worst.0.bits()) {
                 break;
             }
-            near.clear();
-            near.extend_from_slice(self.list(next.place, level));
-            near.retain(|other| {
-                let seen = std::mem::replace(&mut self.visited[*other as usize], self.mark);
-                seen != self.mark
-            });
+            let list = self.list(next.place(), level);
+            near.resize(list.len(), 0);
+            // Without a branch, since the processor cannot predict which vectors were seen.
+            let mut count = 0;
+            for other in list {
+                near[count] = *other;
+                let seen = std::mem::replace(&mut visited[*other as usize], self.mark);
+                count += usize::from(seen != self.mark);
+            }
+            near.truncate(count);
             near.iter().for_each(|other| (self.prefetch)(*other));
             for other in &near {
                 let scored = Scored::new((self.score)(place, *other), *other);
-                if best.len() < size || best.peek().is_some_and(|worst| scored.bits > worst.0.bits)
+                if best.len() < size
+                    || best.peek().is_some_and(|worst| scored.bits() > worst.0.bits())
                 {
                     open.push(scored);
                     best.push(Reverse(scored));
@@ -219,32 +251,37 @@ impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
                 }
             }
         }
+        self.visited = visited;
         best.into_sorted_vec().into_iter().map(|scored| scored.0).collect()
     }
 
-    /// Chooses links: a candidate that is nearer to a chosen one than to the vector itself is left
-    /// out, since a search reaches it through that one. So is a candidate that is equal to a chosen
-    /// one, since many equal vectors would take all links. Free places are filled with those left
-    /// out.
-    fn choose(&self, candidates: &[Scored], most: usize) -> Vec<u32> {
+    /// Whether a candidate for the links of a vector is left out because of a chosen one that is at
+    /// least as near: a candidate that is nearer to the chosen one than to the vector itself, since
+    /// a search reaches it through that one, and a candidate that is equal to it, since many equal
+    /// vectors would take all links.
+    #[inline]
+    pub(super) fn is_reached(&self, candidate: Scored, chosen: Scored) -> bool {
+        let bits = Scored::new((self.score)(candidate.place(), chosen.place()), 0).bits();
+        bits > candidate.bits() || (bits == candidate.bits() && bits == chosen.bits())
+    }
+
+    /// Chooses links from candidates, the nearest first. Free places are filled with those left
+    /// out, which follow the chosen ones. Returns the number of the latter, too.
+    fn choose(&self, candidates: &[Scored], most: usize) -> (Vec<u32>, usize) {
         let (mut chosen, mut others): (Vec<Scored>, Vec<u32>) = (Vec::new(), Vec::new());
         for candidate in candidates {
             if chosen.len() == most {
                 break;
             }
-            let is_reached = |other: &Scored| {
-                let bits = Scored::new((self.score)(candidate.place, other.place), 0).bits;
-                bits > candidate.bits || (bits == candidate.bits && bits == other.bits)
-            };
-            match chosen.iter().any(is_reached) {
-                true => others.push(candidate.place),
+            match chosen.iter().any(|other| self.is_reached(*candidate, *other)) {
+                true => others.push(candidate.place()),
                 false => chosen.push(*candidate),
             }
         }
-        let mut chosen: Vec<u32> = chosen.into_iter().map(|scored| scored.place).collect();
-        let free = most - chosen.len();
-        chosen.extend(others.into_iter().take(free));
-        chosen
+        let count = chosen.len();
+        let mut list: Vec<u32> = chosen.into_iter().map(Scored::place).collect();
+        list.extend(others.into_iter().take(most - count));
+        (list, count)
     }
 
     /// Links a vector with a new one. Of too many links the best are kept.
@@ -252,16 +289,63 @@ impl<S: Fn(u32, u32) -> f32, P: Fn(u32)> GraphBuilder<S, P> {
         let most = if level == 0 { 2 * self.options.edges } else { self.options.edges };
         let list = self.list(from, level);
         if list.len() < most {
-            let mut list = list.to_vec();
-            list.push(to);
-            self.set_list(from, level, list);
+            self.append(from, to, level);
             return;
         }
-        let of = |other: &u32| Scored::new((self.score)(from, *other), *other);
-        let mut scored: Vec<Scored> = list.iter().chain([&to]).map(of).collect();
+        list.iter().for_each(|other| (self.prefetch)(*other));
+        let of = |other: u32| Scored::new((self.score)(from, other), other);
+        let first = match level {
+            0 => self.chosen[from as usize] as usize,
+            _ => 0,
+        };
+        if first > 0 {
+            self.replace(from, first, of(to));
+            return;
+        }
+        let mut scored: Vec<Scored> = list.iter().chain([&to]).map(|other| of(*other)).collect();
         scored.sort_unstable_by(|left, right| right.cmp(left));
-        let chosen = self.choose(&scored, most);
-        self.set_list(from, level, chosen);
+        let (list, count) = self.choose(&scored, most);
+        self.set_list(from, level, &list);
+        if level == 0 {
+            self.chosen[from as usize] = count as u16;
+        }
+    }
+
+    /// Adds a link to a full list of level 0, of which the first `count` were chosen and the others
+    /// filled it. Only pairs with the new vector are compared: the chosen ones before it decide
+    /// whether it is chosen, and it decides about those after it. A chosen one that is left out
+    /// becomes one of the others, and the worst of these gives way.
+    fn replace(&mut self, from: u32, count: usize, new: Scored) {
+        let of = |other: &u32| Scored::new((self.score)(from, *other), *other);
+        let (at, most) = (from as usize * self.stride() + 1, 2 * self.options.edges);
+        let row = &self.links[at..at + most];
+        let chosen: Vec<Scored> = row[..count].iter().map(of).collect();
+        let mut others: Vec<Scored> = Vec::with_capacity(most - count + 1);
+        let before = chosen.partition_point(|other| *other > new);
+        let mut kept = chosen[..before].to_vec();
+        if kept.iter().any(|other| self.is_reached(new, *other)) {
+            if row[count..].last().is_none_or(|worst| of(worst) > new) {
+                return;
+            }
+            kept.extend_from_slice(&chosen[before..]);
+            others.push(new);
+        } else {
+            kept.push(new);
+            for other in &chosen[before..] {
+                match self.is_reached(*other, new) {
+                    true => others.push(*other),
+                    false => kept.push(*other),
+                }
+            }
+        }
+        others.extend(row[count..].iter().map(of));
+        others.sort_unstable_by(|left, right| right.cmp(left));
+        let count = kept.len().min(most);
+        let list = kept.into_iter().chain(others).map(Scored::place);
+        for (link, place) in self.links[at..at + most].iter_mut().zip(list) {
+            *link = place;
+        }
+        self.chosen[from as usize] = count as u16;
     }
 
     /// The bytes of the two sections.

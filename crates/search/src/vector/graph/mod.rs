@@ -20,16 +20,26 @@ mod tests;
 pub(crate) use build::{GraphBuilder, GraphOptions};
 pub(crate) use search::Graph;
 
-/// A vector with its score. Scores are not negative, so their bits have their order.
+/// A vector with its score, as one number: the bits of the score, then the place. Scores are not
+/// negative, so their bits have their order, and heaps compare one number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Scored {
-    bits: u32,
-    place: u32,
-}
+struct Scored(u64);
 
 impl Scored {
+    #[inline]
     fn new(score: f32, place: u32) -> Scored {
-        Scored { bits: score.max(0.0).to_bits(), place }
+        Scored((u64::from(score.max(0.0).to_bits()) << 32) | u64::from(place))
+    }
+
+    /// The bits of the score.
+    #[inline]
+    fn bits(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    fn place(self) -> u32 {
+        self.0 as u32
     }
 }
 
@@ -46,11 +56,12 @@ impl Visited {
     fn insert(&mut self, place: u32) -> bool {
         let bit = 1 << (place % 64);
         match self.0.get_mut(place as usize / 64) {
-            Some(word) if *word & bit == 0 => {
+            Some(word) => {
+                let is_new = *word & bit == 0;
                 *word |= bit;
-                true
+                is_new
             }
-            _ => false,
+            None => false,
         }
     }
 }

@@ -61,6 +61,42 @@ fn a_graph_finds_the_nearest() {
     }
 }
 
+/// A link that is added to a full list is compared with few others, so the rules of the list are
+/// checked here as a whole.
+#[test]
+fn full_lists_keep_their_rules() {
+    const EDGES: usize = 4;
+    let points = points(1_000);
+    let options = GraphOptions { edges: EDGES, candidates: 60 };
+    let pair = |left: u32, right: u32| score(&points[left as usize], &points[right as usize]);
+    let mut builder = GraphBuilder::new(options, points.len(), pair, |_| {});
+    points.iter().for_each(|_| builder.add());
+    let mut full = 0;
+    for place in 0..points.len() as u32 {
+        let list = builder.list(place, 0);
+        let mut distinct = list.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), list.len(), "{list:?}");
+        assert!(!list.contains(&place));
+        let count = usize::from(builder.chosen[place as usize]);
+        if count == 0 {
+            continue;
+        }
+        assert_eq!(list.len(), 2 * EDGES);
+        full += 1;
+        let scored: Vec<Scored> =
+            list.iter().map(|other| Scored::new(pair(place, *other), *other)).collect();
+        let (chosen, others) = scored.split_at(count);
+        assert!(chosen.is_sorted_by(|left, right| left > right));
+        assert!(others.is_sorted_by(|left, right| left > right));
+        for (at, later) in chosen.iter().enumerate() {
+            assert!(!chosen[..at].iter().any(|other| builder.is_reached(*later, *other)));
+        }
+    }
+    assert!(full > points.len() / 4, "{full} full lists");
+}
+
 #[test]
 fn the_smallest_graphs() {
     for count in [1, 2, 3] {

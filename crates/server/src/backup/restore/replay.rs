@@ -62,6 +62,7 @@ impl LogReplay {
     /// # Errors
     /// Bytes that are no entry; errors of an entry, with its time.
     fn segment(&mut self, mut entries: &[u8]) -> Result<()> {
+        let mut read = Vec::new();
         while !entries.is_empty() {
             let length = entries.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize);
             let split = length.and_then(|length| entries.split_at_checked(length));
@@ -74,10 +75,11 @@ impl LogReplay {
                 return Err(damaged("an entry without a time"));
             };
             if time > self.from && time <= self.until {
-                self.replay.apply(entry)?;
-                self.entries += 1;
+                read.push(entry);
             }
         }
+        self.replay.apply_all(&read)?;
+        self.entries += read.len() as u64;
         Ok(())
     }
 

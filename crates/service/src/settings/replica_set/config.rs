@@ -1,7 +1,6 @@
 //! The configuration of the set, as in `replSetGetConfig` and `local.system.replset`, and its
 //! changeable parts.
 
-use mayfly_kv::Member;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use super::ReplicaSet;
@@ -51,10 +50,8 @@ impl SetConfig {
     pub fn append_to(&self, set: &ReplicaSet, me: &str, doc: &mut DocBuilder) {
         doc.append("_id", set.name.as_str()).append("version", whole(self.version));
         doc.append("term", set.term()).start_array("members");
-        // Which of them is the primary does not matter here.
-        let me = Member { address: me.to_owned(), is_owner: false };
-        for (id, member) in (0_i32..).zip(set.members(me)) {
-            doc.push_document().append("_id", id).append("host", member.address.as_str());
+        for (id, address) in (0_i32..).zip(set.addresses(me)) {
+            doc.push_document().append("_id", id).append("host", address.as_str());
             doc.append("arbiterOnly", false).append("buildIndexes", true).append("hidden", false);
             doc.append("priority", self.priority).append("tags", &self.tags);
             doc.append("secondaryDelaySecs", 0_i64).append("votes", 1).end();

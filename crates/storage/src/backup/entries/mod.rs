@@ -21,11 +21,13 @@ mod writer;
 use mayfly_base::{Error, ErrorCode};
 use mayfly_kv::{Engine, KeyRange, Keyspace};
 
+use crate::backup::EntriesPosition;
 use crate::record::error::from_kv;
 
 pub use reader::EntriesReader;
 pub use writer::EntriesWriter;
 pub(crate) use writer::refuse_unfinished;
+pub(super) use writer::{in_txn, is_empty, sweep, write_batches};
 
 /// The most bytes of a run before its last entry.
 pub const RUN_BYTES: usize = 8 << 20;
@@ -35,10 +37,8 @@ const MAX_ENTRY_BYTES: usize = 96 << 20;
 /// The most bytes of a run.
 pub const MAX_RUN_BYTES: usize = RUN_BYTES + MAX_ENTRY_BYTES;
 
-/// All keys: none begins with so many of these bytes, because they begin with ids, times or
-/// random bytes.
-fn all_keys() -> KeyRange {
-    KeyRange { start: Vec::new(), end: vec![0xFF; 32] }
+pub(super) fn all_keys() -> KeyRange {
+    KeyRange::all()
 }
 
 /// The approximate size of all entries in bytes.
@@ -46,11 +46,11 @@ fn all_keys() -> KeyRange {
 /// # Errors
 /// Errors of the engine.
 pub fn approximate_entry_bytes(engine: &dyn Engine) -> Result<u64, Error> {
-    let sizes = Keyspace::ALL.map(|keyspace| engine.approximate_bytes(keyspace, &all_keys()));
+    let sizes = Keyspace::ALL.map(|keyspace| engine.entry_bytes(keyspace));
     sizes.into_iter().sum::<mayfly_kv::KvResult<u64>>().map_err(from_kv)
 }
 
-fn append_entry(run: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+pub(super) fn append_entry(run: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     // Engines take less than 4 GB.
     run.extend_from_slice(&(key.len() as u32).to_le_bytes());
     run.extend_from_slice(&(value.len() as u32).to_le_bytes());
@@ -59,14 +59,27 @@ fn append_entry(run: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 }
 
 /// The keyspace of a run, and its entries.
-fn open_run(run: &[u8]) -> Result<(Keyspace, Entries<'_>), Error> {
+pub(super) fn open_run(run: &[u8]) -> Result<(Keyspace, Entries<'_>), Error> {
     let (number, rest) = run.split_first().ok_or_else(damaged)?;
     let keyspace = Keyspace::ALL.into_iter().find(|keyspace| *keyspace as u8 == *number);
     Ok((keyspace.ok_or_else(damaged)?, Entries(rest)))
 }
 
+/// The last entry of a run; `None` for a run without entries.
+///
+/// # Errors
+/// 301 DataCorruptionDetected for bytes that are no run.
+pub fn end_of_run(run: &[u8]) -> Result<Option<EntriesPosition>, Error> {
+    let (keyspace, entries) = open_run(run)?;
+    let mut last = None;
+    for entry in entries {
+        last = Some(entry?.0);
+    }
+    Ok(last.map(|key| EntriesPosition { keyspace, key: key.to_vec() }))
+}
+
 /// The entries of a run: key, value.
-struct Entries<'r>(&'r [u8]);
+pub(super) struct Entries<'r>(&'r [u8]);
 
 impl<'r> Iterator for Entries<'r> {
     type Item = Result<(&'r [u8], &'r [u8]), Error>;

@@ -9,6 +9,7 @@ use mayfly_kv::{
 };
 
 use super::{RUN_BYTES, all_keys, append_entry};
+use crate::backup::EntriesPosition;
 use crate::record::error::from_kv;
 
 /// From this size on a run ends at a key whose hash says so.
@@ -30,6 +31,22 @@ impl EntriesReader {
         let mut reader =
             EntriesReader { snapshot, rest: None, later: Keyspace::ALL.to_vec().into_iter() };
         reader.go_to_next_keyspace();
+        reader
+    }
+
+    /// A reader of the entries of a snapshot after a position.
+    pub fn after(
+        snapshot: Arc<dyn HeldSnapshot>,
+        position: Option<&EntriesPosition>,
+    ) -> EntriesReader {
+        let mut reader = EntriesReader::new(snapshot);
+        let Some(EntriesPosition { keyspace, key }) = position else { return reader };
+        while reader.rest.as_ref().is_some_and(|(at, _)| at != keyspace) {
+            reader.go_to_next_keyspace();
+        }
+        if let Some((_, range)) = &mut reader.rest {
+            *range = range.after(key, Direction::Forward);
+        }
         reader
     }
 

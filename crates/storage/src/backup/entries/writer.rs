@@ -9,6 +9,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{
@@ -16,7 +17,7 @@ use mayfly_kv::{
     is_retired,
 };
 
-use super::{all_keys, damaged, open_run};
+use super::{Entries, all_keys, damaged, open_run};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
@@ -24,6 +25,8 @@ use crate::record::layout::catalog_key;
 const TXN_BYTES: usize = 4 << 20;
 /// Entries that are written in one transaction.
 const TXN_ENTRIES: usize = 10_000;
+/// Transactions that are written at a time across a network.
+const WRITERS: usize = 4;
 /// Entries that are removed at a time.
 const SWEEP_KEYS: usize = 10_000;
 
@@ -49,8 +52,16 @@ impl EntriesWriter {
     /// # Errors
     /// Errors of the engine.
     pub fn replace(engine: Arc<dyn Engine>) -> Result<EntriesWriter> {
+        EntriesWriter::replace_marked(engine, &[])
+    }
+
+    /// As [`EntriesWriter::replace`], with this value of the mark.
+    pub(in crate::backup) fn replace_marked(
+        engine: Arc<dyn Engine>,
+        value: &[u8],
+    ) -> Result<EntriesWriter> {
         let mark = catalog_key::UNFINISHED;
-        in_txn(&*engine, |txn| txn.put(Keyspace::Catalog, mark, &[], Guard::Checked))?;
+        in_txn(&*engine, |txn| txn.put(Keyspace::Catalog, mark, value, Guard::Checked))?;
         engine.sync().map_err(from_kv)?;
         let before_mark = KeyRange { end: mark.to_vec(), ..all_keys() };
         for keyspace in Keyspace::ALL {
@@ -71,7 +82,7 @@ impl EntriesWriter {
     /// # Errors
     /// As there.
     pub fn check(engine: &dyn Engine) -> Result<()> {
-        match is_unfinished(engine)? || is_empty(engine)? {
+        match is_unfinished_restore(engine)? || is_empty(engine)? {
             true => Ok(()),
             false => {
                 let text = "it is not empty: it contains a store";
@@ -88,7 +99,12 @@ impl EntriesWriter {
     pub fn write_run(&mut self, run: &[u8]) -> Result<()> {
         let (keyspace, entries) = open_run(run)?;
         let mut count = 0;
-        if let Some(mut ingest) = self.engine.begin_ingest(keyspace).map_err(from_kv)? {
+        // The catalog has the mark of the restore.
+        let ingest = match keyspace {
+            Keyspace::Catalog => None,
+            _ => self.engine.begin_ingest(keyspace).map_err(from_kv)?,
+        };
+        if let Some(mut ingest) = ingest {
             for entry in entries {
                 let (key, value) = entry?;
                 ingest.add(key, value).map_err(from_kv)?;
@@ -96,48 +112,10 @@ impl EntriesWriter {
             }
             ingest.finish().map_err(from_kv)?;
         } else {
-            let mut batch: Vec<(&[u8], &[u8])> = Vec::new();
-            let mut bytes = 0;
-            for entry in entries {
-                let (key, value) = entry?;
-                batch.push((key, value));
-                bytes += key.len() + value.len();
-                count += 1;
-                if bytes >= TXN_BYTES || batch.len() >= TXN_ENTRIES {
-                    self.write_batch(keyspace, &batch)?;
-                    batch.clear();
-                    bytes = 0;
-                }
-            }
-            self.write_batch(keyspace, &batch)?;
+            count = write_batches(&*self.engine, keyspace, entries)?;
         }
         self.entries += count;
         Ok(())
-    }
-
-    /// Writes entries, and then retires those that are retired: an engine retires only what is
-    /// stored.
-    fn write_batch(&self, keyspace: Keyspace, batch: &[(&[u8], &[u8])]) -> Result<()> {
-        let mut retired: Vec<&[u8]> = Vec::new();
-        in_txn(&*self.engine, |txn| {
-            for (key, value) in batch {
-                if !is_retired(keyspace, value) {
-                    txn.put(keyspace, key, value, Guard::Derived)?;
-                    continue;
-                }
-                let mut live = value.to_vec();
-                live.iter_mut().take(1).for_each(|first| *first &= !RETIRED);
-                txn.put(keyspace, key, &live, Guard::Derived)?;
-                retired.push(key);
-            }
-            Ok(())
-        })?;
-        if retired.is_empty() {
-            return Ok(());
-        }
-        in_txn(&*self.engine, |txn| {
-            retired.iter().try_for_each(|key| txn.retire(keyspace, key, Guard::Derived))
-        })
     }
 
     /// Makes the entries durable, but not yet a store. Returns their number.
@@ -178,27 +156,115 @@ impl EntriesWriter {
     }
 }
 
-/// Refuses an engine into which a restore is not complete.
+/// Writes entries in transactions; returns their number. Across a network several transactions are
+/// written at a time. After an error some of the entries may have been written.
+///
+/// # Errors
+/// 301 DataCorruptionDetected for bytes that are no entries; errors of the engine.
+pub(in crate::backup) fn write_batches(
+    engine: &dyn Engine,
+    keyspace: Keyspace,
+    entries: Entries<'_>,
+) -> Result<u64> {
+    let mut batches: Vec<Vec<(&[u8], &[u8])>> = Vec::new();
+    let (mut bytes, mut count) = (TXN_BYTES, 0);
+    for entry in entries {
+        let (key, value) = entry?;
+        if bytes >= TXN_BYTES || batches.last().is_none_or(|batch| batch.len() >= TXN_ENTRIES) {
+            batches.push(Vec::new());
+            bytes = 0;
+        }
+        if let Some(batch) = batches.last_mut() {
+            batch.push((key, value));
+        }
+        bytes += key.len() + value.len();
+        count += 1;
+    }
+    let writers = if engine.caps().is_remote { WRITERS.min(batches.len()) } else { 1 };
+    let next = AtomicUsize::new(0);
+    let write = || {
+        while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+            write_batch(engine, keyspace, batch)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|threads| {
+        let others: Vec<_> = (1..writers).map(|_| threads.spawn(write)).collect();
+        let mut result = write();
+        for other in others {
+            let panicked = |_| Err(Error::internal("a thread that writes entries has panicked"));
+            result = result.and(other.join().unwrap_or_else(panicked));
+        }
+        result
+    })?;
+    Ok(count)
+}
+
+/// Writes entries, and then retires those that are retired: an engine retires only what is stored.
+fn write_batch(engine: &dyn Engine, keyspace: Keyspace, batch: &[(&[u8], &[u8])]) -> Result<()> {
+    let mut retired: Vec<&[u8]> = Vec::new();
+    in_txn(engine, |txn| {
+        for (key, value) in batch {
+            if !is_retired(keyspace, value) {
+                txn.put(keyspace, key, value, Guard::Derived)?;
+                continue;
+            }
+            let mut live = value.to_vec();
+            live.iter_mut().take(1).for_each(|first| *first &= !RETIRED);
+            txn.put(keyspace, key, &live, Guard::Derived)?;
+            retired.push(key);
+        }
+        Ok(())
+    })?;
+    if retired.is_empty() {
+        return Ok(());
+    }
+    in_txn(engine, |txn| {
+        retired.iter().try_for_each(|key| txn.retire(keyspace, key, Guard::Derived))
+    })
+}
+
+/// Refuses an engine into which a restore or a copy is not complete, and a store that was moved.
 ///
 /// # Errors
 /// 94 NotYetInitialized; errors of the engine.
 pub(crate) fn refuse_unfinished(engine: &dyn Engine) -> Result<()> {
-    match is_unfinished(engine)? {
+    let refused = |text: &str| Err(Error::new(ErrorCode::NotYetInitialized, text));
+    let (mut is_copy, unfinished) = (false, catalog_key::UNFINISHED);
+    let mut has = |key: &[u8]| {
+        let see = &mut |value: &[u8]| is_copy = !value.is_empty();
+        engine.get_once(Keyspace::Catalog, key, see).map_err(from_kv)
+    };
+    if has(unfinished)? {
+        return match is_copy {
+            true => refused("a copy into it ('mayflydb copy') is not complete"),
+            false => refused("a restore into it is not complete"),
+        };
+    }
+    match has(catalog_key::MOVED)? {
+        true => refused("the store was moved to another place by 'mayflydb copy'"),
         false => Ok(()),
-        true => Err(Error::new(ErrorCode::NotYetInitialized, "a restore into it is not complete")),
     }
 }
 
-fn sweep(engine: &dyn Engine, keyspace: Keyspace, range: &KeyRange) -> Result<()> {
+pub(in crate::backup) fn sweep(
+    engine: &dyn Engine,
+    keyspace: Keyspace,
+    range: &KeyRange,
+) -> Result<()> {
     while engine.sweep_range(keyspace, range, SWEEP_KEYS).map_err(from_kv)? == SweepEnd::More {}
     Ok(())
 }
 
-fn is_unfinished(engine: &dyn Engine) -> Result<bool> {
-    engine.get_once(Keyspace::Catalog, catalog_key::UNFINISHED, &mut |_| ()).map_err(from_kv)
+/// Whether a restore is not complete: the mark of a copy has a value.
+fn is_unfinished_restore(engine: &dyn Engine) -> Result<bool> {
+    let mut is_restore = false;
+    let see = &mut |value: &[u8]| is_restore = value.is_empty();
+    engine.get_once(Keyspace::Catalog, catalog_key::UNFINISHED, see).map_err(from_kv)?;
+    Ok(is_restore)
 }
 
-fn is_empty(engine: &dyn Engine) -> Result<bool> {
+pub(in crate::backup) fn is_empty(engine: &dyn Engine) -> Result<bool> {
     let txn = engine.begin(TxnOptions::READ_ONLY).map_err(from_kv)?;
     for keyspace in Keyspace::ALL {
         let mut is_empty = true;
@@ -214,7 +280,7 @@ fn is_empty(engine: &dyn Engine) -> Result<bool> {
     Ok(true)
 }
 
-fn in_txn(
+pub(in crate::backup) fn in_txn(
     engine: &dyn Engine,
     write: impl FnOnce(&mut dyn Txn) -> mayfly_kv::KvResult<()>,
 ) -> Result<()> {

@@ -1,10 +1,10 @@
 //! Writes the sorted entries of an index.
 //!
-//! The index's range is empty before, and only the build writes to it. Many entries therefore
-//! bypass the engine's write-ahead log; few go through transactions, which creates no file.
+//! The index's range is empty before, and only the build writes to it. Many entries are therefore
+//! loaded in bulk; few go through transactions, for which an embedded engine creates no file.
 
-use mayfly_base::Result;
-use mayfly_kv::{Guard, Ingest, Keyspace};
+use mayfly_base::{Error, Result};
+use mayfly_kv::{Guard, Ingest, Keyspace, KvError};
 
 use super::{Build, Dispute, Writers};
 use crate::index::sorter::Sorter;
@@ -88,7 +88,9 @@ impl Build<'_> {
 
     fn put(&self, number: usize, place: &mut EntryTarget, key: &[u8], value: &[u8]) -> Result<()> {
         match place {
-            EntryTarget::Ingest(ingest) => ingest.add(key, value).map_err(from_kv),
+            EntryTarget::Ingest(ingest) => {
+                ingest.add(key, value).map_err(|error| self.error_of_key(number, error, key))
+            }
             EntryTarget::Transactions(entries, bytes) => {
                 entries.push((key.to_vec(), value.to_vec()));
                 *bytes += key.len() + value.len();
@@ -102,6 +104,11 @@ impl Build<'_> {
         }
     }
 
+    fn error_of_key(&self, number: usize, error: KvError, key: &[u8]) -> Error {
+        let (namespace, index) = (self.collection.namespace(), &self.indexes[number]);
+        key_error(self.store, error, (namespace.as_str(), index.spec.name()), key)
+    }
+
     fn put_all(&self, number: usize, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
         if entries.is_empty() {
             return Ok(());
@@ -113,10 +120,7 @@ impl Build<'_> {
             }
             entries.iter().try_for_each(|(key, value)| {
                 let put = txn.put(Keyspace::Index, key, value, Guard::Derived);
-                put.map_err(|error| {
-                    let namespace = self.collection.namespace();
-                    key_error(self.store, error, (namespace.as_str(), index.spec.name()), key)
-                })
+                put.map_err(|error| self.error_of_key(number, error, key))
             })
         })
     }

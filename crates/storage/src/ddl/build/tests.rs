@@ -136,7 +136,7 @@ impl Client {
 }
 
 fn owner() -> TransactionOwner {
-    let id = RawValue::Binary { subtype: 4, bytes: &[7; 16] };
+    let id = RawValue::uuid(&[7; 16]);
     let mut lsid = mayfly_value::DocBuilder::new();
     lsid.append("id", id);
     TransactionOwner { session: [7; 16], lsid: lsid.finish(), txn_number: 1 }

@@ -3,6 +3,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use mayfly_base::Namespace;
+use mayfly_value::RawDoc;
+
 use super::retention::{fill_log, small_log};
 use super::*;
 
@@ -124,10 +127,13 @@ fn files_are_filled_and_follow_the_log() {
     f.feed_files("d.c", &files).unwrap();
     f.check_files("d.c", &files);
     let found = f.of("d.c");
-    let soon = std::time::Duration::from_millis(1);
-    assert!(f.store.await_search(&f.op, &found, &f.version("d.c"), soon).unwrap());
+    let is_current = || {
+        let until = (f.store.newest_write().unwrap(), std::time::Duration::from_millis(1));
+        f.store.await_search(&f.op, &found, &f.version("d.c"), until).unwrap()
+    };
+    assert!(is_current());
     f.put_text("d.c", 6, "not yet there");
-    assert!(!f.store.await_search(&f.op, &found, &f.version("d.c"), soon).unwrap());
+    assert!(!is_current());
 }
 
 #[test]
@@ -188,6 +194,53 @@ fn a_build_that_was_interrupted_begins_again() {
     again.open_files("d.c", &files);
     again.feed_files("d.c", &files).unwrap();
     again.check_files("d.c", &files);
+}
+
+#[test]
+fn files_that_were_committed_while_they_were_filled_again_are_not_complete() {
+    let (f, files) = (fixture(), Files::default());
+    for id in 0..20 {
+        f.put_text("d.c", id, "red");
+    }
+    f.search("d.c", "s");
+    f.open_files("d.c", &files);
+    f.feed_files("d.c", &files).unwrap();
+    f.commit_files("d.c", &files);
+    // As on a server that has no files of the index yet.
+    let other = testing::open(f.engine.clone(), f.clock.clone());
+    files.empty();
+    other.open_files("d.c", &files);
+    let (found, version) = (other.of("d.c"), other.version("d.c"));
+    assert_eq!(other.store.feed_search(&f.op, &found, &version, &files).unwrap(), FeedStep::More);
+    assert!(version.is_ready() && !version.is_filled());
+    other.commit_files("d.c", &files);
+    let again = testing::open(f.engine.clone(), f.clock.clone());
+    again.open_files("d.c", &files);
+    again.feed_files("d.c", &files).unwrap();
+    again.check_files("d.c", &files);
+}
+
+#[test]
+fn a_position_in_the_catalog_is_not_used_for_older_files_of_another_server() {
+    let (f, files, older) = (fixture(), Files::default(), Files::default());
+    f.put_text("d.c", 1, "red");
+    f.search("d.c", "s");
+    f.open_files("d.c", &files);
+    f.feed_files("d.c", &files).unwrap();
+    f.commit_files("d.c", &files);
+    *older.now.borrow_mut() = files.now.borrow().clone();
+    *older.position.borrow_mut() = *files.position.borrow();
+    f.put_text("d.c", 2, "blue");
+    f.feed_files("d.c", &files).unwrap();
+    f.commit_files("d.c", &files);
+    f.put_text("d.other", 1, "so that the position moves on without a commit");
+    f.store.store_counts().unwrap();
+    for files in [&older, &files] {
+        let again = testing::open(f.engine.clone(), f.clock.clone());
+        again.open_files("d.c", files);
+        again.feed_files("d.c", files).unwrap();
+        again.check_files("d.c", files);
+    }
 }
 
 #[test]
@@ -255,4 +308,76 @@ fn definitions_follow_their_collection() {
     let txn = again.engine.begin(TxnOptions::READ_ONLY).unwrap();
     assert_eq!(crate::catalog::rows(&*txn, b's').unwrap(), []);
     assert_eq!(crate::catalog::rows(&*txn, b'p').unwrap(), []);
+}
+
+/// The search indexes of a collection: the name, the view, and the version of the definition.
+fn listed(f: &Fixture, collection: &str) -> Vec<(String, Option<String>, i64)> {
+    let collection = f.of(collection);
+    let indexes = collection.search_indexes();
+    let shown = |index: &Arc<SearchIndex>| {
+        (index.name.clone(), index.view.clone(), index.latest().unwrap().number)
+    };
+    indexes.iter().map(shown).collect()
+}
+
+#[test]
+fn indexes_on_views_follow_their_views() {
+    let f = fixture();
+    let view = |on: &str, n: i32| {
+        let stage = doc! { "$set": { "n": n } };
+        DocBuf::from_bson(&doc! { "viewOn": on, "pipeline": [stage] })
+    };
+    let reads = |db: &str, view: RawDoc<'_>| {
+        let on = view.get("viewOn").and_then(RawValue::as_str).unwrap();
+        vec![Namespace::new(db, on).unwrap()]
+    };
+    let create = |name: &str, on: &str, n: i32| {
+        f.store.create_view(&f.op, &ns(name), view(on, n).as_doc(), &reads).unwrap();
+    };
+    let change = |name: &str, on: &str, n: i32| {
+        f.store.replace_view(&f.op, &ns(name), view(on, n).as_doc(), &reads).unwrap();
+    };
+    let of = |name: &str, view: &str, number| (name.to_owned(), Some(view.to_owned()), number);
+    f.insert("d.a", &doc! { "_id": 1 }).unwrap();
+    f.insert("d.b", &doc! { "_id": 1 }).unwrap();
+    create("d.v", "a", 1);
+    create("d.w", "v", 2);
+    f.search("d.v", "of_v");
+    f.search("d.w", "of_w");
+    f.search("d.a", "own");
+    let own = ("own".to_owned(), None, 0);
+    assert_eq!(listed(&f, "d.a"), [of("of_v", "v", 0), of("of_w", "w", 0), own.clone()]);
+    let twice =
+        NewSearchIndex { name: "own".into(), kind: "search".into(), definition: definition(1) };
+    let twice = f.store.create_search_indexes(&ns("d.v"), &[twice]).unwrap_err();
+    assert_eq!(twice.code(), ErrorCode::IndexAlreadyExists);
+
+    // Only the outer view shows other documents.
+    change("d.w", "v", 3);
+    assert_eq!(listed(&f, "d.a"), [of("of_v", "v", 0), of("of_w", "w", 1), own.clone()]);
+    change("d.v", "a", 4);
+    assert_eq!(listed(&f, "d.a"), [of("of_v", "v", 1), of("of_w", "w", 2), own.clone()]);
+    let entries = f.store.oplog().settled();
+    f.store.follow_all_views().unwrap();
+    assert_eq!(f.store.oplog().settled(), entries, "nothing has changed");
+
+    // Both views read another collection.
+    f.search("d.b", "of_w");
+    change("d.v", "b", 4);
+    assert_eq!(listed(&f, "d.a"), [own]);
+    let of_b = ("of_w".to_owned(), None, 0);
+    assert_eq!(listed(&f, "d.b"), [of_b.clone(), of("of_v", "v", 2)]);
+
+    // A client has written the definition itself.
+    let views = f.of("d.system.views");
+    f.store
+        .write(&f.op, &ReadView::now(), &views, |unit| {
+            let key = unit.locate(views.id_key(RawValue::String("d.v")))?.unwrap();
+            let old = unit.read(&key)?.unwrap();
+            unit.delete(&key, &old)
+        })
+        .unwrap();
+    assert_eq!(listed(&f, "d.b"), [of_b.clone(), of("of_v", "v", 2)]);
+    f.store.follow_all_views().unwrap();
+    assert_eq!(listed(&f, "d.b"), [of_b]);
 }

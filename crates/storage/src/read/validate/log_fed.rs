@@ -35,6 +35,8 @@ impl Core {
         versions: &[Arc<SearchVersion>],
     ) -> Result<AtRest<'c>> {
         let fed = collection.log_fed();
+        // The lock of a secondary does not stop the owner's writes, which its files follow later.
+        let versions = if self.follows_owner { &[] } else { versions };
         let mut checks = 0;
         loop {
             let state = collection.change_state()?;

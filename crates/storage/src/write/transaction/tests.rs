@@ -34,9 +34,8 @@ fn fixture() -> Fixture {
 }
 
 fn owner(session: u8) -> TransactionOwner {
-    let id = RawValue::Binary { subtype: 4, bytes: &[session; 16] };
     let mut lsid = mayfly_value::DocBuilder::new();
-    lsid.append("id", id);
+    lsid.append("id", RawValue::uuid(&[session; 16]));
     TransactionOwner { session: [session; 16], lsid: lsid.finish(), txn_number: 1 }
 }
 

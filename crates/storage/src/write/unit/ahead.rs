@@ -67,15 +67,16 @@ impl WriteUnit<'_> {
         Ok(())
     }
 
-    /// Looks up the records with these `_id`s, which the unit is going to locate.
+    /// Looks up the records with these `_id`s, which the unit is going to locate. Returns whether
+    /// it has done so: then there is no record for an `_id` without a [key](WriteUnit::located).
     ///
     /// # Errors
     /// Errors of the engine.
-    pub fn expect_ids<'i>(&mut self, ids: impl Iterator<Item = &'i IdKey>) -> Result<()> {
-        let Some(index) = &self.state.id_index else { return Ok(()) };
+    pub fn expect_ids<'i>(&mut self, ids: impl Iterator<Item = &'i IdKey>) -> Result<bool> {
+        let Some(index) = &self.state.id_index else { return Ok(false) };
         let ids: Vec<&IdKey> = ids.collect();
         if ids.len() < 2 {
-            return Ok(());
+            return Ok(false);
         }
         let keys: Vec<Vec<u8>> = ids.iter().map(|id| prefixed(index.id(), id)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -86,9 +87,9 @@ impl WriteUnit<'_> {
         match looked {
             Err(KvError::Conflict) => {
                 located.clear();
-                Ok(())
+                Ok(false)
             }
-            looked => looked.map_err(from_kv),
+            looked => looked.map(|()| true).map_err(from_kv),
         }
     }
 

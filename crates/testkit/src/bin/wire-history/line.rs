@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mayfly_testkit::history::client::{Line, Lost, Run};
 use mayfly_testkit::outside::Connection;
 use mayfly_value::{DocBuf, RawDoc};
+use parking_lot::RwLock;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -14,10 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest time that a server may be unreachable.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The address of the server, whose port changes at each start.
+/// The addresses of the servers, whose ports change at starts and takeovers.
 #[derive(Default)]
 pub(crate) struct Network {
+    /// The only server, or the primary.
     pub(crate) port: AtomicU16,
+    pub(crate) secondaries: RwLock<Vec<u16>>,
     /// The number of connections that were cut.
     pub(crate) cuts: AtomicU64,
     /// The number of commands without a reply.
@@ -28,7 +31,9 @@ pub(crate) struct Network {
 pub(crate) struct Wire<'n> {
     network: &'n Network,
     run: &'n Run,
-    connection: Option<Connection>,
+    connection: Option<(u16, Connection)>,
+    /// Whether it connects to any member rather than to the primary.
+    to_any: bool,
     random: SmallRng,
     /// The probability of a cut, for each command.
     cutting: f64,
@@ -37,12 +42,20 @@ pub(crate) struct Wire<'n> {
 impl<'n> Wire<'n> {
     pub(crate) fn new(network: &'n Network, run: &'n Run, seed: u64, cutting: f64) -> Wire<'n> {
         let random = SmallRng::seed_from_u64(seed);
-        Wire { network, run, connection: None, random, cutting }
+        Wire { network, run, connection: None, to_any: false, random, cutting }
+    }
+
+    /// The same to any member.
+    pub(crate) fn to_any(network: &'n Network, run: &'n Run, seed: u64, cutting: f64) -> Wire<'n> {
+        Wire { to_any: true, ..Wire::new(network, run, seed, cutting) }
     }
 
     /// Sends a command and receives the reply. Without a reply the connection is dropped.
     fn exchange(&mut self, db: &str, command: RawDoc<'_>) -> Option<DocBuf> {
-        let mut connection = match self.connection.take() {
+        // After a takeover, a connection to the former primary is given up.
+        let primary = self.network.port.load(Ordering::Acquire);
+        let known = self.connection.take().filter(|(port, _)| self.to_any || *port == primary);
+        let (port, mut connection) = match known {
             Some(connection) => connection,
             None => self.connect()?,
         };
@@ -53,7 +66,7 @@ impl<'n> Wire<'n> {
         }
         match connection.ask(db, command) {
             Ok(reply) => {
-                self.connection = Some(connection);
+                self.connection = Some((port, connection));
                 Some(reply)
             }
             Err(error) => {
@@ -65,13 +78,25 @@ impl<'n> Wire<'n> {
         }
     }
 
+    fn port(&mut self) -> u16 {
+        let primary = self.network.port.load(Ordering::Acquire);
+        let secondaries = self.network.secondaries.read();
+        match secondaries.len() {
+            others if self.to_any && others > 0 => {
+                let at = self.random.random_range(0..=others);
+                secondaries.get(at).copied().unwrap_or(primary)
+            }
+            _ => primary,
+        }
+    }
+
     /// Connects; waits until the server is running.
-    fn connect(&mut self) -> Option<Connection> {
+    fn connect(&mut self) -> Option<(u16, Connection)> {
         let began = Instant::now();
         while began.elapsed() < START_PATIENCE {
-            let port = self.network.port.load(Ordering::Acquire);
+            let port = self.port();
             if let Ok(connection) = Connection::open(port, PATIENCE) {
-                return Some(connection);
+                return Some((port, connection));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -81,6 +106,10 @@ impl<'n> Wire<'n> {
 }
 
 impl Line for Wire<'_> {
+    fn goes_to_any(&self) -> bool {
+        self.to_any
+    }
+
     fn ask(&mut self, db: &str, command: RawDoc<'_>) -> Result<DocBuf, Lost> {
         self.exchange(db, command).ok_or_else(|| {
             self.network.lost.fetch_add(1, Ordering::Relaxed);

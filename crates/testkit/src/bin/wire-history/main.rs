@@ -1,11 +1,13 @@
 //! Makes a history over the network and checks it: clients run transactions and single writes
 //! against a server that is killed and started again with the same folder, over connections that
 //! are cut. Acknowledged writes must be there, and all reads must be consistent with snapshot
-//! isolation (`mayfly_testkit::history`).
+//! isolation (`mayfly_testkit::history`). With `--members` the servers are a set over PostgreSQL:
+//! another one takes over from a primary that has ended, and secondaries answer reads.
 //!
 //! It prints where the history is and, after a failure, the data folder.
 
 mod line;
+mod members;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,12 +22,13 @@ use mayfly_testkit::history::client::{Client, Line, Run};
 use mayfly_testkit::history::disturb::{IndexChanges, disturb, upheave};
 use mayfly_testkit::history::events::Follower;
 use mayfly_testkit::history::{Outcome, Transaction, check};
-use mayfly_testkit::outside::{Server, ended};
+use mayfly_testkit::outside::ended;
 use mayfly_value::RawValue;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use line::{Network, Wire};
+use members::Members;
 
 /// Concurrent transactions over the network with kills of the server and cut connections, and a
 /// check of the results.
@@ -52,6 +55,9 @@ struct Arguments {
     /// Store in PostgreSQL, on a server of its own.
     #[arg(long)]
     postgres: bool,
+    /// Servers of a set over that PostgreSQL; at least 2, or 1 for a server alone.
+    #[arg(long, default_value_t = 1, requires = "postgres")]
+    members: usize,
     /// File for the history; without it the history is kept only after a failure.
     #[arg(long)]
     history: Option<PathBuf>,
@@ -78,16 +84,15 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
         let engine = ["--storageEngine", "postgres", "--storageUrl", &postgres.url()];
         server_arguments.extend(engine.map(str::to_owned));
     }
-    let mut server = Server::start(&arguments.server, &server_arguments, folder.path())?;
     let (run, network) = (Run::with_slow_clients(), Network::default());
-    network.port.store(server.port, Ordering::Release);
-    let mut ends = Ends::default();
+    let (program, count) = (&arguments.server, arguments.members.max(1));
+    let mut members = Members::start(count, program, &server_arguments, folder.path(), &network)?;
     let mut follower = Follower::new(&run);
     // The stream returns everything from here on.
     while !follower.is_open() {
         follower.step(&mut Wire::new(&network, &run, seed, 0.0));
     }
-    let played = play((arguments, seed), &mut server, (&run, &network), &mut ends, &mut follower);
+    let played = play((arguments, seed), &mut members, (&run, &network), &mut follower);
     let seconds = run.elapsed().as_secs_f64();
     let mut history = match played {
         Ok(history) => history,
@@ -97,9 +102,7 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
         }
     };
     // The last acknowledged writes must survive, too.
-    server.kill()?;
-    server.restart()?;
-    network.port.store(server.port, Ordering::Release);
+    members.kill_all(&network)?;
     let mut line = Wire::new(&network, &run, seed, 0.0);
     history.sort_by_key(|it| it.begin);
     history.push(run.read_all(&mut line)?);
@@ -108,22 +111,23 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     wrong.extend(followed.err());
     wrong.extend(follower.check(&history));
     wrong.extend(damaged(&run, &mut line)?);
-    wrong.extend(server.stop().err());
-    wrong.extend(server.complaints());
+    wrong.extend(members.finish());
     let checked = Instant::now();
     wrong.extend(check(&history).iter().map(ToString::to_string));
     let count = |outcome| history.iter().filter(|it| it.outcome == outcome).count();
     println!(
-        "{} transactions in {seconds:.0} s: {} ok, {} failed, {} unknown; {} kills, {} orderly ends, {} cuts, \
-         {} answers lost; {} events of a stream that was opened {} times; refused by code {:?}; asked again: {:?}; checked in {:.1} s",
+        "{} transactions in {seconds:.0} s: {} ok, {} failed, {} unknown; {} kills, {} orderly ends, {} takeovers, \
+         {} cuts, {} answers lost, {} reads of secondaries; {} events of a stream that was opened {} times; refused by code {:?}; asked again: {:?}; checked in {:.1} s",
         history.len(),
         count(Outcome::Ok),
         count(Outcome::Fail),
         count(Outcome::Info),
-        ends.kills + 1,
-        ends.stops,
+        members.kills,
+        members.stops,
+        members.takeovers,
         network.cuts.load(Ordering::Relaxed),
         network.lost.load(Ordering::Relaxed),
+        run.reads_elsewhere(),
         follower.events,
         follower.opened,
         run.refusals(),
@@ -145,9 +149,8 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
 /// history.
 fn play(
     (arguments, seed): (&Arguments, u64),
-    server: &mut Server,
+    members: &mut Members,
     (run, network): (&Run, &Network),
-    ends: &mut Ends,
     follower: &mut Follower<'_>,
 ) -> Result<Vec<Transaction>, String> {
     let cutting = f64::from(arguments.cuts.min(1000)) / 1000.0;
@@ -155,7 +158,9 @@ fn play(
     let history = std::thread::scope(|threads| {
         let client = |session: u8| {
             let line = Wire::new(network, run, seed.wrapping_mul(31) + u64::from(session), cutting);
-            let mut client = Client::new(run, line, session, seed);
+            let elsewhere = (arguments.members > 1)
+                .then(|| Wire::to_any(network, run, !seed ^ u64::from(session), cutting));
+            let mut client = Client::new(run, line, session, seed).reading_from(elsewhere);
             threads.spawn(move || {
                 let mut seen = Vec::new();
                 while !run.over.load(Ordering::Acquire) {
@@ -171,12 +176,12 @@ fn play(
         });
         threads.spawn(|| upheave(run, &mut Wire::new(network, run, !seed, 0.0), seed));
         threads.spawn(move || {
-            let mut line = Wire::new(network, run, seed.rotate_left(7), cutting);
+            let mut line = Wire::to_any(network, run, seed.rotate_left(7), cutting);
             while !run.over.load(Ordering::Acquire) {
                 follower.step(&mut line);
             }
         });
-        failed = ends.again_and_again(arguments, seed, server, run, network).err();
+        failed = end_again_and_again((arguments, seed), members, run, network).err();
         run.over.store(true, Ordering::Release);
         let seen = clients.into_iter().map(|client| client.join().unwrap_or_default());
         seen.flatten().collect()
@@ -187,45 +192,26 @@ fn play(
     }
 }
 
-/// The numbers of kills and stops.
-#[derive(Default)]
-struct Ends {
-    kills: u32,
-    stops: u32,
-}
-
-impl Ends {
-    /// Kills or stops the server and starts it again, until the time is over.
-    fn again_and_again(
-        &mut self,
-        arguments: &Arguments,
-        seed: u64,
-        server: &mut Server,
-        run: &Run,
-        network: &Network,
-    ) -> Result<(), String> {
-        let mut random = SmallRng::seed_from_u64(seed);
-        let all = Duration::from_secs(arguments.seconds);
-        loop {
-            let pause = match arguments.kill_every {
-                0 => all,
-                every => Duration::from_millis(random.random_range(every / 5..=every * 9 / 5)),
-            };
-            let left = all.saturating_sub(run.elapsed());
-            std::thread::sleep(pause.min(left));
-            if pause >= left {
-                return Ok(());
-            }
-            if random.random_bool(0.2) {
-                server.stop()?;
-                self.stops += 1;
-            } else {
-                server.kill()?;
-                self.kills += 1;
-            }
-            server.restart()?;
-            network.port.store(server.port, Ordering::Release);
+/// Kills or stops a server and starts it again, until the time is over.
+fn end_again_and_again(
+    (arguments, seed): (&Arguments, u64),
+    members: &mut Members,
+    run: &Run,
+    network: &Network,
+) -> Result<(), String> {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let all = Duration::from_secs(arguments.seconds);
+    loop {
+        let pause = match arguments.kill_every {
+            0 => all,
+            every => Duration::from_millis(random.random_range(every / 5..=every * 9 / 5)),
+        };
+        let left = all.saturating_sub(run.elapsed());
+        std::thread::sleep(pause.min(left));
+        if pause >= left {
+            return Ok(());
         }
+        members.end_one(&mut random, network)?;
     }
 }
 
