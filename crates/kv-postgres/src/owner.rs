@@ -29,6 +29,8 @@ const SESSION_LOCK: u8 = 3;
 /// Held, shared with others, by each server that waits for the store.
 pub(crate) const WAITING_LOCK: u8 = 4;
 const RETRY_EVERY: Duration = Duration::from_millis(100);
+/// How long a server that ends waits until the owner lock is released.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The session that holds the owner lock, and the number of this owner.
 pub(crate) struct Ownership {
@@ -131,6 +133,14 @@ impl Ownership {
             return Err(KvError::Unavailable("the owner lock is not free".into()));
         }
         Ok(Ownership { connection: Some(connection), number })
+    }
+}
+
+/// Releases the owner lock. PostgreSQL would notice later that the session has ended.
+pub(crate) fn release(connection: &Connection) {
+    let deadline = Instant::now() + RELEASED_WITHIN;
+    if let Err(error) = connection.open_with("select pg_advisory_unlock_all()", deadline) {
+        tracing::debug!(?error, "the owner lock is released when PostgreSQL ends its session");
     }
 }
 

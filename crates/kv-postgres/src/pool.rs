@@ -391,7 +391,9 @@ impl Pool {
         }
         self.state.lock().is_closed = true;
         self.ended.notify_all();
-        self.owner.lock().connection = None;
+        if let Some(connection) = self.owner.lock().connection.take() {
+            owner::release(&connection);
+        }
         self.drop_idle();
         for reader in &self.readers {
             *reader.lock() = None;

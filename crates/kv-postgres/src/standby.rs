@@ -145,6 +145,8 @@ pub enum WhenFree {
     Open,
     /// It serves reads, and opens the store unless another server is about to do so.
     StandForOwner,
+    /// It goes on waiting, because another server is to open the store.
+    LeaveToOthers,
 }
 
 /// What a look at the store has found.
@@ -229,6 +231,7 @@ fn stand(
                 false => Ok(Found::Waiting(Waiting::Candidate)),
             }
         }
+        (Found::Free, WhenFree::LeaveToOthers, _, _) => Ok(Found::Waiting(Waiting::Candidate)),
         _ => Ok(found),
     }
 }

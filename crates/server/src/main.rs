@@ -207,6 +207,13 @@ async fn serve(
     };
     let grace = match end {
         End::Asked(grace) => grace,
+        End::HandsOver(longest) => {
+            tracing::info!("another server is to become the primary; this one begins again");
+            running.stop_within(DRAIN).await?;
+            let waits = (&supervisor, &mut signals);
+            let goes_on = standby::leave_to_others(config, waits, longest).await?;
+            return Ok(if goes_on { Ended::ForStandby } else { DONE });
+        }
         End::StandsForOwner => {
             tracing::info!("the primary is gone; this server begins again as the primary");
             running.abandon().await;
@@ -284,6 +291,8 @@ fn log_limits(service: &Service, cache_bytes: usize) {
 enum End {
     /// It was asked to; running commands may continue for this time.
     Asked(Duration),
+    /// It was asked to step down, and leaves the store to another server for this time at most.
+    HandsOver(Duration),
     /// Another server has taken the store over.
     TakenOver,
     /// The store that this server only reads has no owner, and this server is to become it.
@@ -313,6 +322,9 @@ async fn wait_for_end(
             _ = terminate.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
             _ = interrupt.recv() => return Ok(End::Asked(service.settings.signaled_shutdown())),
             () = running.stop_requested() => return Ok(End::Asked(DRAIN)),
+            longest = service.shutdown.hand_over_requested() => {
+                return Ok(End::HandsOver(longest));
+            }
             () = &mut taken_over => return Ok(End::TakenOver),
             _ = rotate.recv() => rotate_logs(service, LogRotation::Configured),
             _ = reload.recv() => {

@@ -6,13 +6,14 @@
 //! over begins again as a waiting one.
 //!
 //! With `--replSet`, the others serve reads as secondaries while they wait. When the owner is gone,
-//! one of them begins again and becomes the owner, which is the primary.
+//! one of them begins again and becomes the owner, which is the primary. A primary that steps down
+//! closes the store, waits until another server owns it, and begins again as a secondary.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use mayfly_kv_postgres::{OpenError, Waiting, WhenFree};
@@ -27,6 +28,10 @@ use crate::{Config, daemon, database, start};
 
 /// How often the wait is interrupted without a reason.
 const SELDOM: Duration = Duration::from_secs(3600);
+
+/// For how long a primary that steps down leaves the store to the other servers, whose takeover
+/// takes a second. The store is not without a primary for longer if they have failed as well.
+const LEFT_FOR: Duration = Duration::from_secs(10);
 
 /// Whether a server that waited for the store is to open it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +113,38 @@ pub async fn owner_is_gone(config: &Config) -> anyhow::Result<()> {
         database::await_store(&waited, WhenFree::StandForOwner, &mut |_| true)
     });
     waiting.await.context("waiting for the store was interrupted")?.map(drop)
+}
+
+/// Waits until another server owns the store that this one has closed, or for this long, at most
+/// ten seconds. Returns false if the server was asked to stop meanwhile.
+///
+/// # Errors
+/// A [`Failure`] as of a start.
+pub async fn leave_to_others(
+    config: &Config,
+    (supervisor, signals): (&Supervisor, &mut Signals),
+    longest: Duration,
+) -> anyhow::Result<bool> {
+    let (waited, until) = (config.clone(), Instant::now() + longest.min(LEFT_FOR));
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let ends = is_stopped.clone();
+    let mut waiting = tokio::task::spawn_blocking(move || {
+        database::await_store(&waited, WhenFree::LeaveToOthers, &mut |why| {
+            let goes_on = Instant::now() < until && !ends.load(Ordering::Acquire);
+            goes_on && !matches!(why, Waiting::Owner(_))
+        })
+    });
+    let mut alive = tokio::time::interval(supervisor.alive_every().unwrap_or(SELDOM));
+    loop {
+        tokio::select! {
+            ended = &mut waiting => {
+                ended.context("waiting for the store was interrupted")??;
+                return Ok(!is_stopped.load(Ordering::Acquire));
+            }
+            _ = alive.tick() => supervisor.alive(),
+            () = signals.stop_requested() => is_stopped.store(true, Ordering::Release),
+        }
+    }
 }
 
 /// Writes for `--healthcheck` that the server waits.

@@ -348,6 +348,57 @@ def test_a_secondary_becomes_the_primary(three):
     load.end()
 
 
+# Manual, "replSetStepDown".
+def test_a_primary_steps_down(two):
+    first, second = two
+    load = Load(two)
+    load.goes_on()
+    for primary, other in [(first, second), (second, first)]:
+        process = primary.process.pid
+        assert other.client().admin.command("hello")["secondary"]
+        with pytest.raises(OperationFailure) as refused:
+            other.client().admin.command("replSetStepDown", 60)
+        assert refused.value.code == 10107
+        began = time.monotonic()
+        primary.client().admin.command("replSetStepDown", 60)
+        until(lambda: load.client.primary == ("127.0.0.1", other.port))
+        load.goes_on()
+        assert time.monotonic() - began < 10
+        # It goes on as a secondary, in the same process.
+        until(lambda: ("127.0.0.1", primary.port) in load.client.secondaries)
+        assert primary.process.pid == process and primary.process.poll() is None
+        assert primary.client().admin.command("hello")["primary"] == other.address
+    load.end()
+    assert first.log.read_text().count("another server is to become the primary") == 1
+
+
+def test_a_primary_that_steps_down_alone_needs_force(two):
+    first, second = two
+    first.client().t.items.insert_one({"_id": 1})
+    assert second.end() == 0
+    until(lambda: first.client().admin.command("hello")["hosts"] == [first.address], 20)
+    with pytest.raises(OperationFailure) as refused:
+        first.client().admin.command("replSetStepDown", 60)
+    assert refused.value.code == 262
+    first.client().admin.command({"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 0, "force": True})
+    assert not first.client().admin.command("hello")["isWritablePrimary"]
+    connect([first]).t.items.insert_one({"_id": 2})
+    assert first.log.read_text().count("ready on") == 1
+
+
+def test_a_primary_whose_successor_dies_takes_the_store_back(two):
+    first, second = two
+    client = connect(two)
+    client.t.items.insert_one({"_id": 1})
+    until(lambda: len(first.client().admin.command("hello")["hosts"]) == 2)
+    second.kill()
+    # Its row is not old yet, so the primary counts on it.
+    first.client().admin.command("replSetStepDown", 2, secondaryCatchUpPeriodSecs=1)
+    client.t.items.insert_one({"_id": 2})
+    assert client.primary == ("127.0.0.1", first.port)
+    assert client.t.items.count_documents({}) == 2
+
+
 def test_one_secondary_takes_over_and_the_other_goes_on_reading(three):
     connect(three).t.items.insert_one({"_id": 1})
     primary, *secondaries = three

@@ -1,4 +1,6 @@
-//! Replica-set commands, for a set of one member or a server outside of a set.
+//! Replica-set commands, for a member of a set or a server outside of a set.
+
+use std::time::Duration;
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -80,14 +82,15 @@ fn run_initiate(ctx: &CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -
     }
 }
 
-/// Manual, "replSetStepDown". No other member can catch up, so the command fails at once without
-/// `force`; the reference waits for `secondaryCatchUpPeriodSecs` first.
+/// Manual, "replSetStepDown". All members read one store, so none has to catch up. Another one
+/// becomes the primary at once. A set of one member needs `force`, and otherwise fails at once; the
+/// reference waits for `secondaryCatchUpPeriodSecs` first.
 fn run_step_down(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
-    set(ctx)?;
+    let has_others = set(ctx)?.count() > 1;
     let number = |name: &str, default: i64| -> Result<i64> {
         match request.body.get(name) {
             None => Ok(default),
@@ -129,7 +132,7 @@ fn run_step_down(
     if !ctx.service.is_primary() {
         return Err(Error::new(ErrorCode::NotWritablePrimary, "not primary so can't step down"));
     }
-    if !force {
+    if !force && !has_others {
         return Err(Error::new(
             ErrorCode::ExceededTimeLimit,
             "No electable secondaries caught up. Please use the replSetStepDown command with the argument \
@@ -146,6 +149,9 @@ fn run_step_down(
         if op.writes() && op.id() != ctx.op.id() {
             op.kill(code);
         }
+    }
+    if has_others {
+        ctx.service.shutdown.request_hand_over(Duration::from_secs(seconds.unsigned_abs()));
     }
     Ok(())
 }
