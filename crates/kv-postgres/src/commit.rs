@@ -14,13 +14,16 @@
 //! ignore a row that was committed after the snapshot. Whether the reads are still valid was
 //! decided before, by the conflict tracker.
 //!
-//! A small commit is one statement, which is a transaction of its own, after a `rollback`:
+//! A small commit is one statement, which is a transaction of its own. A `rollback` precedes it if
+//! the reads were a transaction:
 //!
 //! ```text
-//! rollback
 //! with w2 as (insert into record ...), w4 as (delete from index ...)
-//!     insert into commits values (token)
+//!     insert into commits select token
 //! ```
+//!
+//! Inside of a transaction it would not be committed. It therefore writes nothing in one, and the
+//! number of tokens that it reports tells the difference ([`crate::sql`]).
 //!
 //! Otherwise each statement is a message of its own: a failed one makes the later ones fail, and
 //! COMMIT roll back. COMMIT reports no error then; therefore every reply is checked. If the
@@ -72,24 +75,21 @@ pub(crate) enum Sent {
 /// What precedes the writes. Both end a transaction of the session, if there is one.
 pub(crate) struct Start {
     /// Before a commit of one statement, which is executed outside of a transaction.
-    one: &'static str,
+    one: Option<&'static str>,
     /// Before a commit of several statements.
     pub(crate) several: &'static str,
 }
 
-/// The transaction has read on this connection.
-const AFTER_READS: Start =
-    Start { one: "rollback", several: "rollback; begin isolation level read committed" };
-/// A ROLLBACK alone would be a warning in the log of PostgreSQL.
-const FRESH: Start =
-    Start { one: "begin; rollback", several: "begin isolation level read committed" };
+const IN_TRANSACTION: Start =
+    Start { one: Some("rollback"), several: "rollback; begin isolation level read committed" };
+const FREE: Start = Start { one: None, several: "begin isolation level read committed" };
 
 /// The connection of a commit.
 pub(crate) enum CommitLease {
-    /// The one on which the transaction has read.
-    HasRead(Lease),
-    /// One that was taken for the commit.
-    Fresh(Lease),
+    /// It is in the transaction of the reads.
+    InTransaction(Lease),
+    /// It is in no transaction.
+    Free(Lease),
 }
 
 /// Commits a transaction that has written. The claims of the transaction keep others from writing
@@ -114,10 +114,10 @@ pub(crate) fn commit_with(
     loop {
         tries += 1;
         let (lease, start) = match lease.take() {
-            Some(CommitLease::HasRead(lease)) => (lease, AFTER_READS),
-            Some(CommitLease::Fresh(lease)) => (lease, FRESH),
+            Some(CommitLease::InTransaction(lease)) => (lease, IN_TRANSACTION),
+            Some(CommitLease::Free(lease)) => (lease, FREE),
             // The second try has waited already, and may hold up the log.
-            None => (store.pool.lease(Admission::AtOnce, deadline)?, FRESH),
+            None => (store.pool.lease(Admission::AtOnce, deadline)?, FREE),
         };
         let token = store.tokens.begin(store.pool.owner_number());
         let failure = match send(&lease, &start, token.number(), deadline) {
@@ -159,33 +159,33 @@ fn send_together(
         Err(failure) => return Sent::Unsent(failure),
     };
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![&token];
-    params.extend(batches.iter().flat_map(Batch::params));
-    let calls = vec![connection.plain_call(start.one), connection.call(statement, &params)];
-    lease.begin_transaction();
-    let replies = match block_on(Pipeline::new(calls), deadline, Patience::UntilDeadline) {
-        Ok(replies) => replies,
+    params.extend(batches.iter().flat_map(Batch::params_together));
+    let mut tokens = 0;
+    let rollback = start.one.map(|rollback| connection.plain_call(rollback));
+    let write = connection.counting_call(statement, &params, &mut tokens);
+    let calls: Vec<Call<'_>> = rollback.into_iter().chain([write]).collect();
+    let replies = block_on(Pipeline::new(calls), deadline, Patience::UntilDeadline);
+    let written = match replies {
+        Ok(replies) => replies.into_iter().next_back().unwrap_or(Ok(())),
         Err(abandoned) => return Sent::Unknown(Failure::from(abandoned).into_kv().to_string()),
     };
-    let mut replies = replies.into_iter().map(|reply| reply.map_err(|error| Failure::of(&error)));
-    let (rolled_back, written) =
-        (replies.next().unwrap_or(Ok(())), replies.next().unwrap_or(Ok(())));
-    if rolled_back.is_ok() {
+    let written = written.map(|()| tokens).map_err(|error| Failure::of(&error));
+    let sent = outcome(written);
+    if !matches!(sent, Sent::Unsent(_)) {
         lease.end_transaction();
     }
-    outcome(rolled_back, written)
+    sent
 }
 
-/// What became of a commit of one statement, by the replies to ROLLBACK and to the statement. If
-/// ROLLBACK was refused, the statement was either committed, or it is part of a transaction that
-/// will not be. The commit's token decides which.
-fn outcome(rolled_back: Result<(), Failure>, written: Result<(), Failure>) -> Sent {
-    match (rolled_back, written) {
-        (Ok(()), Ok(())) => Sent::Applied,
-        (Ok(()), Err(Failure::Refused(error))) => Sent::Refused(error),
-        (Err(Failure::Refused(error)), Err(Failure::Refused(_))) => {
-            Sent::Unsent(Failure::Lost(error.to_string()))
-        }
-        (Err(failure), _) | (Ok(()), Err(failure)) => Sent::Unknown(failure.into_kv().to_string()),
+/// What became of a commit of one statement, by the number of tokens that it has written. It has
+/// written none in a transaction, which PostgreSQL did not end because an operator has cancelled
+/// the ROLLBACK.
+fn outcome(tokens: Result<u64, Failure>) -> Sent {
+    match tokens {
+        Ok(0) => Sent::Unsent(Failure::Lost("the session is in a transaction".into())),
+        Ok(_) => Sent::Applied,
+        Err(Failure::Refused(error)) => Sent::Refused(error),
+        Err(failure) => Sent::Unknown(failure.into_kv().to_string()),
     }
 }
 
@@ -295,6 +295,15 @@ impl<'b> Batch<'b> {
             false => vec![&self.keys],
         }
     }
+
+    /// The parameters in a commit of one statement, which has no arrays for a single key.
+    fn params_together(&self) -> Vec<&(dyn ToSql + Sync)> {
+        match (&self.keys[..], &self.values[..]) {
+            ([key], [value]) => vec![key, value],
+            ([key], []) => vec![key],
+            _ => self.params(),
+        }
+    }
 }
 
 /// The last write to each key, as statements, and their kinds if one statement can execute them
@@ -333,7 +342,7 @@ fn batches<'b>(
     add_batches(&mut batches, others);
     let bytes: usize = batches.iter().map(|batch| batch.bytes).sum();
     let together = match bytes <= STATEMENT_BYTES {
-        true => Kinds::of(batches.iter().map(|batch| batch.sql)),
+        true => Kinds::of(batches.iter().map(|batch| (batch.sql, batch.keys.len()))),
         false => None,
     };
     if together.is_some() {
@@ -373,16 +382,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_after_a_refused_rollback_may_have_been_committed() {
-        let refused = || Err(Failure::Refused(KvError::Conflict));
-        let lost = || Err(Failure::Lost("closed".into()));
-        assert!(matches!(outcome(Ok(()), Ok(())), Sent::Applied));
-        assert!(matches!(outcome(Ok(()), refused()), Sent::Refused(KvError::Conflict)));
-        assert!(matches!(outcome(refused(), refused()), Sent::Unsent(Failure::Lost(_))));
-        for replies in
-            [(refused(), Ok(())), (Ok(()), lost()), (lost(), lost()), (refused(), lost())]
-        {
-            assert!(matches!(outcome(replies.0, replies.1), Sent::Unknown(_)));
-        }
+    fn a_commit_that_was_not_acknowledged_may_have_been_applied() {
+        let refused = Err(Failure::Refused(KvError::Conflict));
+        assert!(matches!(outcome(Ok(1)), Sent::Applied));
+        assert!(matches!(outcome(Ok(0)), Sent::Unsent(Failure::Lost(_))));
+        assert!(matches!(outcome(refused), Sent::Refused(KvError::Conflict)));
+        assert!(matches!(outcome(Err(Failure::Lost("closed".into()))), Sent::Unknown(_)));
     }
 }

@@ -297,6 +297,19 @@ impl Connection {
         Box::pin(async move { self.client.execute(&statement, params).await.map(|_| ()) })
     }
 
+    /// The same; `rows` becomes the number of rows that it has written.
+    pub(crate) fn counting_call<'c>(
+        &'c self,
+        statement: Statement,
+        params: Params<'c>,
+        rows: &'c mut u64,
+    ) -> Call<'c> {
+        Box::pin(async move {
+            *rows = self.client.execute(&statement, params).await?;
+            Ok(())
+        })
+    }
+
     /// Sends a statement without waiting for its reply. Later statements of the session are
     /// executed after it.
     pub(crate) fn send_and_forget(&self, text: &str) {

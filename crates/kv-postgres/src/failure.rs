@@ -21,7 +21,7 @@ impl Failure {
     /// Classifies an error of a statement.
     pub(crate) fn of(error: &Error) -> Failure {
         match error.as_db_error() {
-            Some(db) if is_fatal(db) => Failure::Lost(describe(db)),
+            Some(db) if is_fatal(db) || is_in_failed_transaction(db) => Failure::Lost(describe(db)),
             Some(db) => Failure::Refused(refusal(db)),
             None if error.to_string().starts_with("error serializing") => {
                 Failure::Refused(KvError::Invalid(text_of(error)))
@@ -67,6 +67,12 @@ pub(crate) fn text_of(error: &Error) -> String {
 /// Whether the server closes the connection after this error.
 fn is_fatal(error: &DbError) -> bool {
     matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+}
+
+/// Whether the session is in a transaction that has failed, which an operator's cancellation has
+/// kept from being rolled back: it cannot be used any more.
+fn is_in_failed_transaction(error: &DbError) -> bool {
+    error.code().code() == "25P02"
 }
 
 pub(crate) fn describe(error: &DbError) -> String {

@@ -143,7 +143,7 @@ fn append_field(rows: &mut Vec<u8>, field: &[u8]) {
 /// hold locks for which those that have them are waiting.
 fn send_chunk(store: &Arc<Store>, keyspace: Keyspace, rows: &Bytes) -> KvResult<()> {
     let lease = store.pool.lease(Admission::AtOnce, store.deadline())?;
-    let lease = Some(CommitLease::Fresh(lease));
+    let lease = Some(CommitLease::Free(lease));
     let sent = commit::commit_with(store, lease, |lease, start, token, deadline| {
         try_to_send(lease, (keyspace, rows), start, token, deadline)
     });

@@ -52,9 +52,21 @@ pub(crate) enum Sql {
     Sweep(Keyspace),
 }
 
-/// The kinds of writes of a commit that is one statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Kinds(u32);
+/// The kinds of writes of a commit that is one statement: sets of their places in [`Kinds::all`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Kinds {
+    present: u32,
+    /// Those that write a single key. Its parameters are no arrays, which PostgreSQL executes in
+    /// less time.
+    single: u32,
+}
+
+/// The number of keys that a statement writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    One,
+    Many,
+}
 
 impl Kinds {
     /// All kinds, in the order of their parameters.
@@ -69,32 +81,40 @@ impl Kinds {
         Kinds::all().position(|kind| kind == sql)
     }
 
-    /// The kinds of these writes; `None` if one statement cannot execute them all: one occurs
-    /// twice, or the same row may be inserted and deleted.
-    pub(crate) fn of(writes: impl Iterator<Item = Sql>) -> Option<Kinds> {
-        let mut bits = 0;
-        for sql in writes {
+    /// The kinds of these writes, each with its number of keys; `None` if one statement cannot
+    /// execute them all: one occurs twice, or the same row may be inserted and deleted.
+    pub(crate) fn of(writes: impl Iterator<Item = (Sql, usize)>) -> Option<Kinds> {
+        let mut kinds = Kinds::default();
+        for (sql, keys) in writes {
             let bit = 1 << Kinds::place(sql)?;
-            if bits & bit != 0 {
+            if kinds.present & bit != 0 {
                 return None;
             }
-            bits |= bit;
+            kinds.present |= bit;
+            kinds.single |= if keys == 1 { bit } else { 0 };
         }
-        let kinds = Kinds(bits);
         let both = |keyspace: Keyspace| {
-            kinds.contains(Sql::Insert(keyspace)) && kinds.contains(Sql::Delete(keyspace))
+            let has = |sql| kinds.keys(sql).is_some();
+            has(Sql::Insert(keyspace)) && has(Sql::Delete(keyspace))
         };
         (!Keyspace::ALL.into_iter().any(both)).then_some(kinds)
     }
 
-    fn contains(self, sql: Sql) -> bool {
-        Kinds::place(sql).is_some_and(|place| self.0 & (1 << place) != 0)
+    /// How many keys a kind of write has; `None` if there is none.
+    fn keys(self, sql: Sql) -> Option<Keys> {
+        let bit = 1 << Kinds::place(sql)?;
+        let keys = if self.single & bit != 0 { Keys::One } else { Keys::Many };
+        (self.present & bit != 0).then_some(keys)
     }
 }
 
 /// True in a transaction that has written its token. Without the condition, the writes of a
 /// transaction whose BEGIN was cancelled would be committed one by one.
 const IN_TRANSACTION: &str = "pg_current_xact_id_if_assigned() is not null";
+
+/// False in a transaction of reads, which have another isolation level. There the writes of a
+/// commit of one statement would not be committed.
+const OUTSIDE: &str = "current_setting('transaction_isolation') = 'read committed'";
 
 /// Values of more bytes are not part of a page: a second statement fetches them, a few at a time.
 /// So a page has a limit of bytes, whatever its values are. Their sizes are known without reading
@@ -182,16 +202,20 @@ impl Sql {
         let table = |keyspace: Keyspace| table(schema, keyspace);
         match self {
             Sql::Put(_) | Sql::Insert(_) | Sql::Delete(_) | Sql::Retire => {
-                self.write(schema, 1, IN_TRANSACTION)
+                self.write(schema, (Keys::Many, 1), IN_TRANSACTION)
             }
             Sql::Together(kinds) => {
                 let (mut writes, mut first) = (Vec::new(), 2);
-                for kind in Kinds::all().filter(|kind| kinds.contains(*kind)) {
-                    writes.push(format!("w{first} as ({})", kind.write(schema, first, "true")));
+                for kind in Kinds::all() {
+                    let Some(keys) = kinds.keys(kind) else { continue };
+                    let write = kind.write(schema, (keys, first), OUTSIDE);
+                    writes.push(format!("w{first} as ({write})"));
                     first += if kind.has_values() { 2 } else { 1 };
                 }
-                let token = Sql::AddToken.writing(schema);
-                format!("with {} {token}", writes.join(", "))
+                let writes = writes.join(", ");
+                format!(
+                    "with {writes} insert into \"{schema}\".commits select $1::bigint where {OUTSIDE}"
+                )
             }
             Sql::Sweep(keyspace) => format!(
                 "with rest as materialized (select key from {0} where key >= $1 and key < $2 \
@@ -216,15 +240,23 @@ impl Sql {
         matches!(self, Sql::Put(_) | Sql::Insert(_))
     }
 
-    /// The text of a write of many keys, whose parameters begin with this number.
-    fn write(self, schema: &str, first: usize, condition: &str) -> String {
+    /// The text of a write, whose parameters begin with a number: arrays, if it has many keys.
+    fn write(self, schema: &str, (keys, first): (Keys, usize), condition: &str) -> String {
+        let row = match keys {
+            Keys::One => format!("select ${first}::bytea, ${}::bytea", first + 1),
+            Keys::Many => {
+                format!(
+                    "select k, v from unnest(${first}::bytea[], ${}::bytea[]) u(k, v)",
+                    first + 1
+                )
+            }
+        };
+        let key = match keys {
+            Keys::One => format!("${first}::bytea"),
+            Keys::Many => format!("any(${first}::bytea[])"),
+        };
         let insert = |keyspace: Keyspace| {
-            format!(
-                "insert into {} (key, value) select k, v \
-                 from unnest(${first}::bytea[], ${}::bytea[]) u(k, v) where {condition}",
-                table(schema, keyspace),
-                first + 1,
-            )
+            format!("insert into {} (key, value) {row} where {condition}", table(schema, keyspace))
         };
         match self {
             Sql::Put(keyspace) => {
@@ -235,13 +267,11 @@ impl Sql {
                 )
             }
             Sql::Insert(keyspace) => insert(keyspace),
-            Sql::Delete(keyspace) => format!(
-                "delete from {} where key = any(${first}::bytea[]) and {condition}",
-                table(schema, keyspace)
-            ),
+            Sql::Delete(keyspace) => {
+                format!("delete from {} where key = {key} and {condition}", table(schema, keyspace))
+            }
             _ => format!(
-                "update {} set retired = true where key = any(${first}::bytea[]) and not retired \
-                 and {condition}",
+                "update {} set retired = true where key = {key} and not retired and {condition}",
                 table(schema, Keyspace::Record)
             ),
         }
@@ -337,21 +367,26 @@ mod tests {
 
     #[test]
     fn a_commit_is_one_statement_unless_a_row_might_be_written_twice() {
-        let of = |writes: &[Sql]| Kinds::of(writes.iter().copied());
-        let kinds = of(&[Sql::Insert(INDEX), Sql::Put(RECORD), Sql::Retire]).unwrap();
+        let of = |writes: &[(Sql, usize)]| Kinds::of(writes.iter().copied());
+        let kinds =
+            of(&[(Sql::Insert(INDEX), 2), (Sql::Put(RECORD), 1), (Sql::Retire, 3)]).unwrap();
+        let outside = "current_setting('transaction_isolation') = 'read committed'";
         assert_eq!(
             Sql::Together(kinds).text("s"),
-            "with w2 as (insert into \"s\".\"record\" (key, value) select k, v \
-             from unnest($2::bytea[], $3::bytea[]) u(k, v) where true \
-             on conflict (key) do update set value = excluded.value, retired = false), \
-             w4 as (insert into \"s\".\"index\" (key, value) select k, v \
-             from unnest($4::bytea[], $5::bytea[]) u(k, v) where true), \
-             w6 as (update \"s\".\"record\" set retired = true where key = any($6::bytea[]) \
-             and not retired and true) insert into \"s\".commits values ($1)"
+            format!(
+                "with w2 as (insert into \"s\".\"record\" (key, value) \
+                 select $2::bytea, $3::bytea where {outside} \
+                 on conflict (key) do update set value = excluded.value, retired = false), \
+                 w4 as (insert into \"s\".\"index\" (key, value) select k, v \
+                 from unnest($4::bytea[], $5::bytea[]) u(k, v) where {outside}), \
+                 w6 as (update \"s\".\"record\" set retired = true where key = any($6::bytea[]) \
+                 and not retired and {outside}) \
+                 insert into \"s\".commits select $1::bigint where {outside}"
+            )
         );
-        assert_eq!(of(&[Sql::Put(RECORD), Sql::Put(RECORD)]), None);
-        assert_eq!(of(&[Sql::Insert(INDEX), Sql::Delete(INDEX)]), None);
-        assert!(of(&[Sql::Insert(INDEX), Sql::Delete(RECORD)]).is_some());
-        assert_eq!(of(&[Sql::AddToken]), None);
+        assert_eq!(of(&[(Sql::Put(RECORD), 1), (Sql::Put(RECORD), 1)]), None);
+        assert_eq!(of(&[(Sql::Insert(INDEX), 1), (Sql::Delete(INDEX), 1)]), None);
+        assert!(of(&[(Sql::Insert(INDEX), 1), (Sql::Delete(RECORD), 1)]).is_some());
+        assert_eq!(of(&[(Sql::AddToken, 1)]), None);
     }
 }

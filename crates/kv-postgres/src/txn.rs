@@ -1,6 +1,6 @@
 //! A transaction: a session of PostgreSQL from the first read on, a write buffer, and claims.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,17 +44,35 @@ pub(crate) const CAPS: Caps = Caps {
 
 const BEGIN: &str = "begin isolation level repeatable read";
 
+/// What the first statement of a transaction has before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begins {
+    /// BEGIN.
+    Transaction,
+    /// Nothing: the statement is executed outside of a transaction.
+    Nothing,
+}
+
 /// How often the first statement of a transaction is sent again because its connection was dead.
 pub(crate) const MAX_TRIES: usize = 3;
 
 /// The session of a transaction.
 enum TxnSession {
-    /// Of a transaction that may write: leased by the first read.
-    Own(OnceCell<Lease>, Admission),
+    /// Of a transaction that may write.
+    Own(OwnSession),
     /// Of a read-only transaction.
     Reader(RefCell<ReaderSession>),
     /// That of a held snapshot.
     Held(Arc<HeldSession>),
+}
+
+/// The session of a transaction that may write.
+struct OwnSession {
+    /// From the first read on.
+    lease: RefCell<Option<Lease>>,
+    /// Whether BEGIN was sent: reads of locked keys come before it ([`PostgresTxn::query_locked`]).
+    has_begun: Cell<bool>,
+    admission: Admission,
 }
 
 /// The session of a read-only transaction.
@@ -90,7 +108,9 @@ impl PostgresTxn {
 
     /// A transaction that may write.
     pub(crate) fn writer(store: Arc<Store>, claims: Claims, admission: Admission) -> PostgresTxn {
-        PostgresTxn::new(store, TxnSession::Own(OnceCell::new(), admission), Some(claims))
+        let session =
+            OwnSession { lease: RefCell::default(), has_begun: Cell::default(), admission };
+        PostgresTxn::new(store, TxnSession::Own(session), Some(claims))
     }
 
     /// A read-only transaction over a held snapshot.
@@ -101,9 +121,7 @@ impl PostgresTxn {
     /// Executes a statement that reads in the transaction; the first one also begins it.
     pub(crate) fn query(&self, sql: Sql, params: Params<'_>) -> KvResult<Vec<Row>> {
         let deadline = self.store.deadline();
-        if self.begun.elapsed() > MAX_AGE {
-            return Err(KvError::TooOld);
-        }
+        self.check_age()?;
         match &self.session {
             TxnSession::Held(session) => {
                 let lease = session.lease()?;
@@ -112,31 +130,68 @@ impl PostgresTxn {
             TxnSession::Reader(session) => {
                 self.query_reader(&mut session.borrow_mut(), sql, params)
             }
-            TxnSession::Own(place, admission) => match place.get() {
-                Some(lease) => {
-                    lease.connection().query(sql, params, deadline).map_err(Failure::into_kv)
+            TxnSession::Own(own) => {
+                if own.has_begun.get()
+                    && let Some(lease) = &*own.lease.borrow()
+                {
+                    return lease
+                        .connection()
+                        .query(sql, params, deadline)
+                        .map_err(Failure::into_kv);
                 }
-                None => self.query_first((place, *admission), sql, params),
-            },
+                self.query_first((own, Begins::Transaction), sql, params)
+            }
         }
     }
 
-    /// Nothing depends on the transaction yet, so it may begin again on another connection when the
-    /// first one turns out to be dead.
+    fn check_age(&self) -> KvResult<()> {
+        if self.begun.elapsed() > MAX_AGE { Err(KvError::TooOld) } else { Ok(()) }
+    }
+
+    /// Executes a statement that reads keys that this transaction has locked, or locks next. As
+    /// long as it has read no other keys, this is a statement outside of a transaction, which saves
+    /// the messages that begin and end one. It sees the newest state: no other transaction can
+    /// change these keys, so that a snapshot that is taken later shows the same values.
+    ///
+    /// A transaction that stays open for its client takes its snapshot at the first read, whatever
+    /// it is: it also shows which keys are absent.
+    fn query_locked(&self, sql: Sql, params: Params<'_>) -> KvResult<Vec<Row>> {
+        match &self.session {
+            TxnSession::Own(own) if !own.has_begun.get() && own.admission == Admission::Queued => {
+                self.check_age()?;
+                self.query_first((own, Begins::Nothing), sql, params)
+            }
+            _ => self.query(sql, params),
+        }
+    }
+
+    /// Nothing depends on the session yet, so another connection is used when the first one turns
+    /// out to be dead.
     fn query_first(
         &self,
-        (place, admission): (&OnceCell<Lease>, Admission),
+        (own, begins): (&OwnSession, Begins),
         sql: Sql,
         params: Params<'_>,
     ) -> KvResult<Vec<Row>> {
         let (deadline, mut tries) = (self.store.deadline(), 0);
         loop {
             tries += 1;
-            let lease = self.store.pool.lease(admission, deadline)?;
-            lease.begin_transaction();
-            match lease.connection().query_first(BEGIN, sql, params, deadline) {
+            let lease = match own.lease.take() {
+                Some(lease) => lease,
+                None => self.store.pool.lease(own.admission, deadline)?,
+            };
+            let connection = lease.connection();
+            let result = match begins {
+                Begins::Nothing => connection.query(sql, params, deadline),
+                Begins::Transaction => {
+                    lease.begin_transaction();
+                    connection.query_first(BEGIN, sql, params, deadline)
+                }
+            };
+            match result {
                 Ok(rows) => {
-                    let _ = place.set(lease);
+                    own.has_begun.set(begins == Begins::Transaction);
+                    own.lease.replace(Some(lease));
                     return Ok(rows);
                 }
                 Err(Failure::Lost(_)) if tries < MAX_TRIES => {
@@ -181,17 +236,58 @@ impl PostgresTxn {
 
     /// The connection for the commit: that of the reads, if there were some.
     fn commit_lease(&mut self) -> KvResult<CommitLease> {
-        let has_read = match &mut self.session {
-            TxnSession::Own(place, _) => place.take(),
-            TxnSession::Held(_) | TxnSession::Reader(_) => None,
+        let (has_read, has_begun) = match &mut self.session {
+            TxnSession::Own(own) => (own.lease.take(), own.has_begun.get()),
+            TxnSession::Held(_) | TxnSession::Reader(_) => (None, false),
         };
         match has_read {
-            Some(lease) => Ok(CommitLease::HasRead(lease)),
+            Some(lease) if has_begun => Ok(CommitLease::InTransaction(lease)),
+            Some(lease) => Ok(CommitLease::Free(lease)),
             None => {
                 let lease = self.store.pool.lease(Admission::Queued, self.store.deadline())?;
-                Ok(CommitLease::Fresh(lease))
+                Ok(CommitLease::Free(lease))
             }
         }
+    }
+
+    /// As [`Txn::get_through`], with a statement of [`PostgresTxn::query`] or of
+    /// [`PostgresTxn::query_locked`].
+    fn get_through_with(
+        &self,
+        query: impl Fn(Sql, Params<'_>) -> KvResult<Vec<Row>>,
+        (keyspace, key): (Keyspace, &[u8]),
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        if let Some(own) = self.buffer.get(keyspace, key) {
+            let OwnWrite::Put(value) = own else { return Ok(false) };
+            let found = match named.of(value) {
+                Some(key) => {
+                    self.get(named.keyspace, &key, &mut |second| see(value, Some(second)))?
+                }
+                None => false,
+            };
+            if !found {
+                see(value, None);
+            }
+            return Ok(true);
+        }
+        let (offset, length) = part_of(named)?;
+        let sql = Sql::GetThrough(keyspace, named.keyspace);
+        let rows = query(sql, &[&key, &named.prefix, &offset, &length])?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        let (first, mut second) = (column(row, 0)?, optional_column(row, 1)?);
+        if self.buffer.touches(named.keyspace)
+            && let Some(key) = named.of(first)
+            && let Some(own) = self.buffer.get(named.keyspace, &key)
+        {
+            second = match own {
+                OwnWrite::Put(value) => Some(value),
+                OwnWrite::Deleted | OwnWrite::Retired => None,
+            };
+        }
+        see(first, second);
+        Ok(true)
     }
 
     /// The value of a stored key.
@@ -242,35 +338,40 @@ impl Txn for PostgresTxn {
         named: &NamedKey<'_>,
         see: &mut ThroughVisitor<'_>,
     ) -> KvResult<bool> {
-        if let Some(own) = self.buffer.get(keyspace, key) {
-            let OwnWrite::Put(value) = own else { return Ok(false) };
-            let found = match named.of(value) {
-                Some(key) => {
-                    self.get(named.keyspace, &key, &mut |second| see(value, Some(second)))?
-                }
-                None => false,
-            };
-            if !found {
-                see(value, None);
-            }
-            return Ok(true);
+        self.get_through_with(|sql, params| self.query(sql, params), (keyspace, key), named, see)
+    }
+
+    fn get_locked(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        self.lock(keyspace, key)?;
+        match self.buffer.get(keyspace, key) {
+            Some(_) => self.get(keyspace, key, see),
+            None => show(self.query_locked(Sql::Get(keyspace), &[&key])?.first(), see),
         }
-        let (offset, length) = part_of(named)?;
-        let sql = Sql::GetThrough(keyspace, named.keyspace);
-        let rows = self.query(sql, &[&key, &named.prefix, &offset, &length])?;
-        let Some(row) = rows.first() else { return Ok(false) };
-        let (first, mut second) = (column(row, 0)?, optional_column(row, 1)?);
-        if self.buffer.touches(named.keyspace)
-            && let Some(key) = named.of(first)
-            && let Some(own) = self.buffer.get(named.keyspace, &key)
-        {
-            second = match own {
-                OwnWrite::Put(value) => Some(value),
-                OwnWrite::Deleted | OwnWrite::Retired => None,
-            };
+    }
+
+    fn get_through_locked(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        named: &NamedKey<'_>,
+        see: &mut ThroughVisitor<'_>,
+    ) -> KvResult<bool> {
+        let (mut named_key, query) =
+            (None, |sql, params: Params<'_>| self.query_locked(sql, params));
+        let found =
+            self.get_through_with(query, (keyspace, key), named, &mut |first, second| {
+                named_key = named.of(first);
+                see(first, second);
+            })?;
+        if let Some(key) = named_key {
+            self.lock(named.keyspace, &key)?;
         }
-        see(first, second);
-        Ok(true)
+        Ok(found)
     }
 
     fn count(

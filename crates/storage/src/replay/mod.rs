@@ -18,9 +18,9 @@
 
 mod batch;
 mod definition;
-mod operation;
 #[cfg(test)]
 mod opening_tests;
+mod operation;
 #[cfg(test)]
 mod tests;
 
