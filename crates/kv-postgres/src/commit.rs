@@ -42,9 +42,10 @@ use crate::connection::{Call, Connection, Pipeline};
 use crate::engine::Store;
 use crate::failure::Failure;
 use crate::pool::{Admission, Lease};
+use crate::session::MAX_TRIES;
 use crate::settle;
 use crate::sql::{Kinds, Sql};
-use crate::txn::{MAX_TRIES, PostgresTxn};
+use crate::txn::PostgresTxn;
 use crate::wait::{Patience, block_on};
 
 /// Bytes and keys of one statement.

@@ -26,10 +26,11 @@ use crate::options::{PostgresOptions, Target};
 use crate::owner::Ownership;
 use crate::pool::{Admission, Lease, Pool};
 use crate::schema;
+use crate::session::{MAX_TRIES, TxnSession};
 use crate::settle::{self, Tokens, Unsettled};
 use crate::sql::Sql;
 use crate::standby;
-use crate::txn::{CAPS, MAX_TRIES, PostgresTxn, part_of, show};
+use crate::txn::{CAPS, PostgresTxn, part_of, show};
 use crate::wait::Patience;
 
 /// Threads that move bytes between sockets and the threads of operations.
@@ -280,12 +281,13 @@ impl Engine for PostgresEngine {
         let store = self.store.clone();
         Ok(Box::new(match options.read_only {
             true if store.openings.waits() == Waits::Reader => {
-                PostgresTxn::reader(store, self.begin_now(Admission::Queued)?, None)
+                let session = TxnSession::reader(store, self.begin_now(Admission::Queued)?, None);
+                PostgresTxn::new(session, None)
             }
             true => {
                 let lease = store.pool.lease(Admission::Queued, store.deadline())?;
                 let opening = store.openings.begin(&lease, Waits::Commits, None);
-                PostgresTxn::reader(store, lease, Some(opening))
+                PostgresTxn::new(TxnSession::reader(store, lease, Some(opening)), None)
             }
             // The claims are begun before the snapshot is taken: see the conflict tracker.
             false => {
@@ -294,7 +296,7 @@ impl Engine for PostgresEngine {
                     true => Admission::AtOnce,
                     false => Admission::Queued,
                 };
-                PostgresTxn::writer(store, claims, admission)
+                PostgresTxn::new(TxnSession::writer(store, admission), Some(claims))
             }
         }))
     }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::engine::Store;
 use crate::pool::Lease;
+use crate::session::TxnSession;
 use crate::txn::PostgresTxn;
 
 /// The longest life of a transaction.
@@ -101,6 +102,7 @@ pub(crate) struct PostgresHeld {
 impl HeldSnapshot for PostgresHeld {
     fn begin(&self) -> KvResult<Box<dyn Txn>> {
         self.session.lease()?;
-        Ok(Box::new(PostgresTxn::over(self.store.clone(), self.session.clone())))
+        let session = TxnSession::over(self.store.clone(), self.session.clone());
+        Ok(Box::new(PostgresTxn::new(session, None)))
     }
 }

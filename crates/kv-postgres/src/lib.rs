@@ -38,6 +38,7 @@ mod password;
 mod pool;
 mod ranges;
 mod schema;
+mod session;
 mod settle;
 mod sql;
 mod standby;

@@ -1,9 +1,7 @@
 //! A transaction: a session of PostgreSQL from the first read on, a write buffer, and claims.
 
-use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
 
 use mayfly_kv::conflict::{self, Claims};
 use mayfly_kv::scan::{ScanRequest, merged_scan, stored_scan};
@@ -15,16 +13,14 @@ use mayfly_kv::{
 };
 use tokio_postgres::Row;
 
-use crate::commit::{self, CommitLease};
+use crate::commit;
 use crate::connection::Params;
 use crate::cursor::{PageCursor, column, number, optional_column};
 use crate::engine::Store;
-use crate::failure::Failure;
-use crate::held::{HeldSession, MAX_AGE};
+use crate::held::MAX_AGE;
 use crate::many::{MANY_KEYS, StoredMany};
-use crate::opening::{Opening, Waits};
-use crate::pool::{Admission, Lease};
 use crate::ranges;
+use crate::session::TxnSession;
 use crate::sql::Sql;
 
 pub(crate) const CAPS: Caps = Caps {
@@ -42,46 +38,6 @@ pub(crate) const CAPS: Caps = Caps {
     late_inserts: true,
 };
 
-const BEGIN: &str = "begin isolation level repeatable read";
-
-/// What the first statement of a transaction has before it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Begins {
-    /// BEGIN.
-    Transaction,
-    /// Nothing: the statement is executed outside of a transaction.
-    Nothing,
-}
-
-/// How often the first statement of a transaction is sent again because its connection was dead.
-pub(crate) const MAX_TRIES: usize = 3;
-
-/// The session of a transaction.
-enum TxnSession {
-    /// Of a transaction that may write.
-    Own(OwnSession),
-    /// Of a read-only transaction.
-    Reader(RefCell<ReaderSession>),
-    /// That of a held snapshot.
-    Held(Arc<HeldSession>),
-}
-
-/// The session of a transaction that may write.
-struct OwnSession {
-    /// From the first read on.
-    lease: RefCell<Option<Lease>>,
-    /// Whether BEGIN was sent: reads of locked keys come before it ([`PostgresTxn::query_locked`]).
-    has_begun: Cell<bool>,
-    admission: Admission,
-}
-
-/// The session of a read-only transaction.
-struct ReaderSession {
-    lease: Lease,
-    /// Until the first read.
-    opening: Option<Opening>,
-}
-
 pub(crate) struct PostgresTxn {
     pub(crate) store: Arc<Store>,
     session: TxnSession,
@@ -90,168 +46,22 @@ pub(crate) struct PostgresTxn {
     claims: Option<Claims>,
     /// Keys that were inserted without a look-up.
     pub(crate) late: Vec<(Keyspace, Vec<u8>)>,
-    begun: Instant,
 }
 
 impl PostgresTxn {
-    fn new(store: Arc<Store>, session: TxnSession, claims: Option<Claims>) -> PostgresTxn {
-        let (buffer, begun) = (WriteBuffer::new(), Instant::now());
-        PostgresTxn { store, session, buffer, claims, late: Vec::new(), begun }
+    /// A transaction without claims only reads.
+    pub(crate) fn new(session: TxnSession, claims: Option<Claims>) -> PostgresTxn {
+        let (store, buffer) = (session.store.clone(), WriteBuffer::new());
+        PostgresTxn { store, session, buffer, claims, late: Vec::new() }
     }
 
-    /// A read-only transaction, whose BEGIN was sent on this session; it was also answered, if
-    /// there is no `opening`.
-    pub(crate) fn reader(store: Arc<Store>, lease: Lease, opening: Option<Opening>) -> PostgresTxn {
-        let session = ReaderSession { lease, opening };
-        PostgresTxn::new(store, TxnSession::Reader(RefCell::new(session)), None)
-    }
-
-    /// A transaction that may write.
-    pub(crate) fn writer(store: Arc<Store>, claims: Claims, admission: Admission) -> PostgresTxn {
-        let session =
-            OwnSession { lease: RefCell::default(), has_begun: Cell::default(), admission };
-        PostgresTxn::new(store, TxnSession::Own(session), Some(claims))
-    }
-
-    /// A read-only transaction over a held snapshot.
-    pub(crate) fn over(store: Arc<Store>, session: Arc<HeldSession>) -> PostgresTxn {
-        PostgresTxn::new(store, TxnSession::Held(session), None)
-    }
-
-    /// Executes a statement that reads in the transaction; the first one also begins it.
+    /// [`TxnSession::query`].
     pub(crate) fn query(&self, sql: Sql, params: Params<'_>) -> KvResult<Vec<Row>> {
-        let deadline = self.store.deadline();
-        self.check_age()?;
-        match &self.session {
-            TxnSession::Held(session) => {
-                let lease = session.lease()?;
-                lease.connection().query(sql, params, deadline).map_err(Failure::into_kv)
-            }
-            TxnSession::Reader(session) => {
-                self.query_reader(&mut session.borrow_mut(), sql, params)
-            }
-            TxnSession::Own(own) => {
-                if own.has_begun.get()
-                    && let Some(lease) = &*own.lease.borrow()
-                {
-                    return lease
-                        .connection()
-                        .query(sql, params, deadline)
-                        .map_err(Failure::into_kv);
-                }
-                self.query_first((own, Begins::Transaction), sql, params)
-            }
-        }
+        self.session.query(sql, params)
     }
 
-    fn check_age(&self) -> KvResult<()> {
-        if self.begun.elapsed() > MAX_AGE { Err(KvError::TooOld) } else { Ok(()) }
-    }
-
-    /// Executes a statement that reads keys that this transaction has locked, or locks next. As
-    /// long as it has read no other keys, this is a statement outside of a transaction, which saves
-    /// the messages that begin and end one. It sees the newest state: no other transaction can
-    /// change these keys, so that a snapshot that is taken later shows the same values.
-    ///
-    /// A transaction that stays open for its client takes its snapshot at the first read, whatever
-    /// it is: it also shows which keys are absent.
-    fn query_locked(&self, sql: Sql, params: Params<'_>) -> KvResult<Vec<Row>> {
-        match &self.session {
-            TxnSession::Own(own) if !own.has_begun.get() && own.admission == Admission::Queued => {
-                self.check_age()?;
-                self.query_first((own, Begins::Nothing), sql, params)
-            }
-            _ => self.query(sql, params),
-        }
-    }
-
-    /// Nothing depends on the session yet, so another connection is used when the first one turns
-    /// out to be dead.
-    fn query_first(
-        &self,
-        (own, begins): (&OwnSession, Begins),
-        sql: Sql,
-        params: Params<'_>,
-    ) -> KvResult<Vec<Row>> {
-        let (deadline, mut tries) = (self.store.deadline(), 0);
-        loop {
-            tries += 1;
-            let lease = match own.lease.take() {
-                Some(lease) => lease,
-                None => self.store.pool.lease(own.admission, deadline)?,
-            };
-            let connection = lease.connection();
-            let result = match begins {
-                Begins::Nothing => connection.query(sql, params, deadline),
-                Begins::Transaction => {
-                    lease.begin_transaction();
-                    connection.query_first(BEGIN, sql, params, deadline)
-                }
-            };
-            match result {
-                Ok(rows) => {
-                    own.has_begun.set(begins == Begins::Transaction);
-                    own.lease.replace(Some(lease));
-                    return Ok(rows);
-                }
-                Err(Failure::Lost(_)) if tries < MAX_TRIES => {
-                    lease.connection().abandon();
-                    self.store.pool.drop_idle();
-                }
-                Err(failure) => return Err(failure.into_kv()),
-            }
-        }
-    }
-
-    /// The first read follows BEGIN at once. If the connection turns out to be dead, the
-    /// transaction begins again, unless there were commits meanwhile.
-    fn query_reader(
-        &self,
-        session: &mut ReaderSession,
-        sql: Sql,
-        params: Params<'_>,
-    ) -> KvResult<Vec<Row>> {
-        let (store, deadline, mut tries) = (&self.store, self.store.deadline(), 0);
-        loop {
-            tries += 1;
-            let result = session.lease.connection().query(sql, params, deadline);
-            let Some(opening) = &session.opening else { return result.map_err(Failure::into_kv) };
-            match opening.wait(deadline) {
-                Ok(()) => {
-                    session.opening = None;
-                    return result.map_err(Failure::into_kv);
-                }
-                Err(Failure::Lost(_)) if tries < MAX_TRIES && opening.may_repeat() => {
-                    let commits = opening.commits();
-                    session.lease.connection().abandon();
-                    store.pool.drop_idle();
-                    session.lease = store.pool.lease(Admission::Queued, deadline)?;
-                    session.opening =
-                        Some(store.openings.begin(&session.lease, Waits::Commits, Some(commits)));
-                }
-                Err(failure) => return Err(failure.into_kv()),
-            }
-        }
-    }
-
-    /// The connection for the commit: that of the reads, if there were some.
-    fn commit_lease(&mut self) -> KvResult<CommitLease> {
-        let (has_read, has_begun) = match &mut self.session {
-            TxnSession::Own(own) => (own.lease.take(), own.has_begun.get()),
-            TxnSession::Held(_) | TxnSession::Reader(_) => (None, false),
-        };
-        match has_read {
-            Some(lease) if has_begun => Ok(CommitLease::InTransaction(lease)),
-            Some(lease) => Ok(CommitLease::Free(lease)),
-            None => {
-                let lease = self.store.pool.lease(Admission::Queued, self.store.deadline())?;
-                Ok(CommitLease::Free(lease))
-            }
-        }
-    }
-
-    /// As [`Txn::get_through`], with a statement of [`PostgresTxn::query`] or of
-    /// [`PostgresTxn::query_locked`].
+    /// As [`Txn::get_through`], with a statement of [`TxnSession::query`] or of
+    /// [`TxnSession::query_locked`].
     fn get_through_with(
         &self,
         query: impl Fn(Sql, Params<'_>) -> KvResult<Vec<Row>>,
@@ -350,7 +160,7 @@ impl Txn for PostgresTxn {
         self.lock(keyspace, key)?;
         match self.buffer.get(keyspace, key) {
             Some(_) => self.get(keyspace, key, see),
-            None => show(self.query_locked(Sql::Get(keyspace), &[&key])?.first(), see),
+            None => show(self.session.query_locked(Sql::Get(keyspace), &[&key])?.first(), see),
         }
     }
 
@@ -362,7 +172,7 @@ impl Txn for PostgresTxn {
         see: &mut ThroughVisitor<'_>,
     ) -> KvResult<bool> {
         let (mut named_key, query) =
-            (None, |sql, params: Params<'_>| self.query_locked(sql, params));
+            (None, |sql, params: Params<'_>| self.session.query_locked(sql, params));
         let found =
             self.get_through_with(query, (keyspace, key), named, &mut |first, second| {
                 named_key = named.of(first);
@@ -509,13 +319,15 @@ impl Txn for PostgresTxn {
     }
 
     fn commit_logged(mut self: Box<Self>, entries: LogEntries) -> LoggedCommit {
-        if self.begun.elapsed() > MAX_AGE && !self.buffer.is_empty() {
-            return LoggedCommit::failed(KvError::TooOld);
+        if !self.buffer.is_empty()
+            && let Err(too_old) = self.session.check_age()
+        {
+            return LoggedCommit::failed(too_old);
         }
         // Before the commit takes its place in the log: later ones wait for that place.
         let leased = match self.buffer.is_empty() {
             true => Ok(None),
-            false => self.commit_lease().map(Some),
+            false => self.session.commit_lease().map(Some),
         };
         let log = self.store.log.clone();
         let placed =
