@@ -160,15 +160,16 @@ enum Found {
 
 impl PostgresEngine {
     /// Waits until the store of this URL can be opened. An owner whose lease has run out is ended.
-    /// `look` is called with the reason for waiting after each look, a few times a second, and ends
-    /// the wait by returning false. Returns whether the store can be opened.
+    /// After each look, a few times a second, `when_free` is called to decide about a free store, and
+    /// `look` with the reason for waiting, which ends the wait by returning false. Returns whether
+    /// the store can be opened.
     ///
     /// # Errors
     /// The options or the URL are wrong.
     pub fn await_store(
         url: &str,
         options: &PostgresOptions,
-        when_free: WhenFree,
+        when_free: &dyn Fn() -> WhenFree,
         look: &mut dyn FnMut(&Waiting) -> bool,
     ) -> Result<bool, OpenError> {
         options.check()?;
@@ -184,7 +185,7 @@ impl PostgresEngine {
         let (mut connection, mut late_since) = (None, None);
         let is_free = loop {
             let found = look_at(&connector, &mut connection, options)
-                .and_then(|found| stand(found, connection.as_ref(), options, when_free));
+                .and_then(|found| stand(found, connection.as_ref(), options, when_free()));
             let found = match found {
                 Ok(found) => found,
                 Err(OpenError::Unavailable(text)) => {

@@ -83,7 +83,7 @@ fn check_standbys(config: &Config, standbys: &StandbyStats) -> anyhow::Result<()
 /// As [`open`].
 pub(crate) fn await_store(
     config: &Config,
-    when_free: WhenFree,
+    when_free: &dyn Fn() -> WhenFree,
     look: &mut dyn FnMut(&Waiting) -> bool,
 ) -> anyhow::Result<bool> {
     let (url, options) = location(config)?;

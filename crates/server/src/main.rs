@@ -302,7 +302,7 @@ enum End {
 /// Waits, on a secondary, until it is to replace the owner; for ever on other servers.
 async fn owner_is_gone(running: &Running, config: &Config) -> anyhow::Result<()> {
     match running.service.store.is_secondary() {
-        true => standby::owner_is_gone(config).await,
+        true => standby::owner_is_gone(config, &running.service).await,
         false => std::future::pending().await,
     }
 }

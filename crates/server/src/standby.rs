@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use mayfly_kv_postgres::{OpenError, Waiting, WhenFree};
+use mayfly_service::Service;
 use tokio::sync::watch;
 
 use crate::config::EngineChoice;
@@ -65,7 +66,7 @@ pub async fn await_turn(
     let is_stopped = Arc::new(AtomicBool::new(false));
     let (waited, ends) = (config.clone(), is_stopped.clone());
     let mut waiting = tokio::task::spawn_blocking(move || {
-        database::await_store(&waited, WhenFree::Open, &mut |why| {
+        database::await_store(&waited, &|| WhenFree::Open, &mut |why| {
             found.send_if_modified(|last| last.replace(why.clone()).as_ref() != Some(why));
             !ends.load(Ordering::Acquire)
         })
@@ -106,11 +107,18 @@ pub async fn await_turn(
 ///
 /// # Errors
 /// A [`Failure`] as of a start.
-pub async fn owner_is_gone(config: &Config) -> anyhow::Result<()> {
+pub async fn owner_is_gone(config: &Config, service: &Arc<Service>) -> anyhow::Result<()> {
     // The thread ends with the process if the server ends before.
-    let waited = config.clone();
+    let (waited, service) = (config.clone(), service.clone());
     let waiting = tokio::task::spawn_blocking(move || {
-        database::await_store(&waited, WhenFree::StandForOwner, &mut |_| true)
+        let when_free = || {
+            let now = service.clock.monotonic_micros();
+            match service.replica_set.get().is_some_and(|set| set.is_frozen(now)) {
+                true => WhenFree::LeaveToOthers,
+                false => WhenFree::StandForOwner,
+            }
+        };
+        database::await_store(&waited, &when_free, &mut |_| true)
     });
     waiting.await.context("waiting for the store was interrupted")?.map(drop)
 }
@@ -129,7 +137,7 @@ pub async fn leave_to_others(
     let is_stopped = Arc::new(AtomicBool::new(false));
     let ends = is_stopped.clone();
     let mut waiting = tokio::task::spawn_blocking(move || {
-        database::await_store(&waited, WhenFree::LeaveToOthers, &mut |why| {
+        database::await_store(&waited, &|| WhenFree::LeaveToOthers, &mut |why| {
             let goes_on = Instant::now() < until && !ends.load(Ordering::Acquire);
             goes_on && !matches!(why, Waiting::Owner(_))
         })

@@ -371,6 +371,25 @@ def test_a_primary_steps_down(two):
     assert first.log.read_text().count("another server is to become the primary") == 1
 
 
+# Manual, "replSetFreeze".
+def test_a_frozen_secondary_does_not_become_the_primary(three):
+    primary, frozen, other = three
+    client = connect(three)
+    client.t.items.insert_one({"_id": 1})
+    with pytest.raises(OperationFailure) as refused:
+        primary.client().admin.command("replSetFreeze", 60)
+    assert refused.value.code == 95
+    until(lambda: frozen.client().admin.command("hello")["secondary"])
+    assert frozen.client().admin.command("replSetFreeze", 60)["ok"] == 1
+    primary.kill()
+    client.t.items.insert_one({"_id": 2})
+    assert client.primary == ("127.0.0.1", other.port) and not frozen.says("begins again")
+    assert frozen.client().admin.command("replSetFreeze", 0)["info"] == "unfreezing"
+    other.kill()
+    client.t.items.insert_one({"_id": 3})
+    assert client.primary == ("127.0.0.1", frozen.port)
+
+
 def test_a_primary_that_steps_down_alone_needs_force(two):
     first, second = two
     first.client().t.items.insert_one({"_id": 1})

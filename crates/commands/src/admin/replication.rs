@@ -156,9 +156,10 @@ fn run_step_down(
     Ok(())
 }
 
-/// Manual, "replSetFreeze": a set of one member elects itself as soon as it is allowed to.
+/// Manual, "replSetFreeze". A set of one member elects itself as soon as it is allowed to. One of
+/// several members leaves it to the others to replace a primary that is gone.
 fn run_freeze(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    set(ctx)?;
+    let set = set(ctx)?;
     let seconds = request.body.get("replSetFreeze").and_then(whole_number).unwrap_or(0);
     if seconds < 0 {
         return Err(Error::bad_value("freeze period must be a positive integer"));
@@ -170,10 +171,15 @@ fn run_freeze(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuil
     match seconds {
         0 => {
             doc.append("info", "unfreezing");
+            set.freeze(i64::MIN);
             ctx.service.store.step_up();
             ctx.service.is_primary();
         }
-        seconds => ctx.service.store.step_down(seconds),
+        seconds => {
+            let span = seconds.saturating_mul(1_000_000);
+            set.freeze(ctx.service.clock.monotonic_micros().saturating_add(span));
+            ctx.service.store.step_down(seconds);
+        }
     }
     Ok(())
 }

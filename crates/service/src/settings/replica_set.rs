@@ -38,6 +38,8 @@ pub struct ReplicaSet {
     config: RwLock<SetConfig>,
     /// The servers over the store; none if this node is the only member.
     members: RwLock<Members>,
+    /// Until when this secondary does not become the primary, in monotonic microseconds.
+    frozen_until_micros: AtomicI64,
     /// Held while the configuration is changed and stored.
     pub reconfiguring: Mutex<()>,
 }
@@ -61,6 +63,7 @@ impl ReplicaSet {
             elected_ms: AtomicI64::new(now_ms),
             config: RwLock::default(),
             members: RwLock::default(),
+            frozen_until_micros: AtomicI64::new(i64::MIN),
             reconfiguring: Mutex::new(()),
         }
     }
@@ -104,6 +107,16 @@ impl ReplicaSet {
         let changes = *noted != members;
         *noted = members;
         changes
+    }
+
+    /// Keeps this node from becoming the primary until a time, in monotonic microseconds.
+    pub fn freeze(&self, until_micros: i64) {
+        self.frozen_until_micros.store(until_micros, Ordering::Release);
+    }
+
+    /// Whether this node may not become the primary at this time, in monotonic microseconds.
+    pub fn is_frozen(&self, now_micros: i64) -> bool {
+        now_micros < self.frozen_until_micros.load(Ordering::Acquire)
     }
 
     /// The number of members.
