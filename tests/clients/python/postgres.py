@@ -40,14 +40,18 @@ def programs() -> Path:
 class Postgres:
     """The server; each call of `database` makes a database and gives its URL."""
 
-    def __init__(self, log: Path):
+    def __init__(self, log: Path, certificates: Path | None = None):
+        """With the folder of `server.crt` and `server.key`, it accepts connections over TLS as well."""
         self.log, self.programs, self.count, self.lock = log, programs(), 0, threading.Lock()
+        self.certificates, self.tls = certificates, []
 
     def __enter__(self):
         self.folder, self.process = tempfile.mkdtemp(prefix="mayflydb-postgres-"), None
         try:
             if os.getuid() == 0:
                 os.chown(self.folder, NOBODY, NOBODY)
+            if self.certificates:
+                self.copy_certificate()
             self.fill(Path(self.folder) / "data")
             self.start(Path(self.folder) / "data")
         except BaseException:
@@ -57,6 +61,16 @@ class Postgres:
 
     def fill(self, data: Path) -> None:
         self.run("initdb", "--no-sync", "-U", "mayfly", "-A", "trust", "-E", "UTF8", "--locale=C", "-D", data)
+
+    def copy_certificate(self) -> None:
+        """PostgreSQL wants a key that only its user can read."""
+        for kind, name in [("cert", "server.crt"), ("key", "server.key")]:
+            file = Path(shutil.copy(self.certificates / name, self.folder))
+            file.chmod(0o600)
+            if os.getuid() == 0:
+                os.chown(file, NOBODY, NOBODY)
+            self.tls.append(f"ssl_{kind}_file={file}")
+        self.tls.append("ssl=on")
 
     def options(self, out) -> dict:
         user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
@@ -69,7 +83,7 @@ class Postgres:
 
     def start(self, data: Path, *further: str, port: int | None = None) -> None:
         self.port = port or free_port()
-        settings = [word for setting in (*SETTINGS, *further) for word in ("-c", setting)]
+        settings = [word for setting in (*SETTINGS, *self.tls, *further) for word in ("-c", setting)]
         with open(self.log, "ab") as out:
             command = [self.programs / "postgres", "-D", data, "-p", str(self.port), *settings]
             self.process = subprocess.Popen(command, **self.options(out))

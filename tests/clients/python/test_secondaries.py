@@ -1,7 +1,9 @@
 """A replica set over one PostgreSQL: the owner of the store is the primary, the others are secondaries that answer reads."""
 
+import os
 import threading
 import time
+from pathlib import Path
 
 import pymongo
 import pytest
@@ -10,7 +12,7 @@ from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure, PyM
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from postgres import Network
+from postgres import Network, Postgres
 from test_postgres import PATIENCE, Node
 from test_standby import Member, until
 
@@ -35,6 +37,14 @@ class SetMember(Member):
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+class TlsMember(SetMember):
+    """One with further flags, whose clients connect in their own way."""
+
+    def __init__(self, folder, url, flags):
+        self.flags = flags
+        super().__init__(folder, url)
 
 
 def connect(members, **options):
@@ -534,3 +544,35 @@ def test_a_secondary_whose_network_was_cut_comes_back(postgres, tmp_path):
         network.close()
         for member in (first, second):
             member.kill()
+
+
+def test_members_over_tls_with_users(tmp_path):
+    files = Path(os.environ["MONGODB_TLS_FILES"])
+    with Postgres(tmp_path / "postgres.log", files) as postgres:
+        plain = postgres.database()
+        url = plain.replace("sslmode=disable", f"sslmode=verify-full&sslrootcert={files}/authority.crt")
+        flags = [
+            "--auth", "--tlsMode", "requireTLS", "--tlsCertificateKeyFile", f"{files}/server.pem",
+            "--tlsCAFile", f"{files}/authority.crt", "--tlsAllowConnectionsWithoutCertificates",
+        ]
+        tls = {"tls": True, "tlsCAFile": f"{files}/authority.crt"}
+        members = []
+        for number in range(2):
+            members.append(TlsMember(tmp_path / f"member{number}", url, flags))
+            until(lambda: members[-1].says("ready on"))
+        first, second = members
+        with pymongo.MongoClient(first.address, directConnection=True, **tls) as client:
+            client.admin.command("createUser", "ann", pwd="secret", roles=["root"])
+        client = connect(members, username="ann", password="secret", **tls)
+        with client.start_session(causal_consistency=True) as session:
+            client.t.items.insert_one({"_id": 1}, session=session)
+            assert on_secondary(client.t.items).find_one({"_id": 1}, session=session)
+        sessions = "select bool_and(s.ssl) from pg_stat_ssl s join pg_stat_activity a using (pid) where a.application_name = 'mayflydb'"
+        assert postgres.ask(plain, sessions) == "t"
+        client.admin.command("replSetStepDown", 60)
+        client.t.items.insert_one({"_id": 2})
+        assert client.primary == ("127.0.0.1", second.port)
+        until(lambda: ("127.0.0.1", first.port) in client.secondaries)
+        assert on_secondary(client.t.items).count_documents({}) == 2
+        for member in members:
+            assert member.end() == 0
