@@ -135,6 +135,14 @@ def stop_secondary(run):
         secondary.wake()
 
 
+def step_down(run):
+    owner = run.cluster.owner()
+    with owner.client() as client:
+        client.admin.command("replSetStepDown", 60)
+    other_owner(run.cluster, owner)
+    wait_until(lambda: owner.hello().get("secondary"), f"{owner.name} is a secondary")
+
+
 def restart_all(run):
     """The secondaries first, then the owner, as an upgrade does."""
     owner = run.cluster.owner()
@@ -229,6 +237,7 @@ SHORT = [
     ("owner paused for 15 s, under writes", stop_owner, LEASE_SECS),
     ("owner paused for 15 s, open transaction", stop_owner_in_transaction, LEASE_SECS),
     ("secondary paused for 15 s", stop_secondary, NOTICE_SECS),
+    ("rs.stepDown()", step_down, TAKEOVER_SECS),
     ("rolling restart", restart_all, TAKEOVER_SECS),
     ("network of the owner cut for 5 s, both ways", cut("both", 5), 5),
     ("network of the owner cut for 5 s, replies only", cut("from", 5), 5),
