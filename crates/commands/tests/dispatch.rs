@@ -72,8 +72,10 @@ impl Server {
         (incoming.exhaust_allowed, incoming.repeat) = (true, repeat);
         let dispatched = dispatch(&self.service, &self.connection, &incoming, DocBuilder::new());
         match dispatched.next {
-            Next::Wait(Wait::Topology { seen, longest }) => (seen, longest),
-            Next::Wait(Wait::Data(_)) | Next::Reply(_) | Next::HangUp => panic!("it does not wait"),
+            Next::Wait(Wait::Topology { seen, longest }, _) => (seen, longest),
+            Next::Wait(Wait::Data(_), _) | Next::Reply(_) | Next::HangUp => {
+                panic!("it does not wait")
+            }
         }
     }
 

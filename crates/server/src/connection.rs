@@ -19,7 +19,7 @@ use mayfly_runs::{ScratchFile, file_failed};
 use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
 use mayfly_value::DocBuilder;
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
-use mayfly_work::{FirstTurn, LONG_BYTES, memory};
+use mayfly_work::{FirstTurn, LONG_BYTES, WaitingOp, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -226,12 +226,14 @@ impl<'s> Served<'s> {
         incoming.exhaust_allowed = message.flags.contains(Flags::EXHAUST_ALLOWED);
         let Ok(first_turn) = self.admit(&incoming).await else { return Ok(Flow::Close) };
         incoming.first_turn = first_turn.as_ref();
+        let mut waiting = None;
         loop {
             let request_id = next_request_id();
             let output = std::mem::take(&mut self.output);
             let (reply, doc) = ReplyBuilder::begin(output, to, request_id);
             let (service, connection) = (self.service, self.connection);
-            let command = || dispatch(service, connection, &incoming, doc);
+            let again = incoming.again(waiting.as_ref());
+            let command = || dispatch(service, connection, &again, doc);
             // A command is not interrupted when the client disconnects if it wants no reply, or if
             // further commands were sent after it.
             let Dispatched { doc, next, mut trace } = match to.is_expected && !self.is_pipelined {
@@ -244,10 +246,12 @@ impl<'s> Served<'s> {
             }
             let outcome = match next {
                 Next::Reply(outcome) => outcome,
-                Next::Wait(wait) => {
+                Next::Wait(wait, op) => {
                     incoming.first_turn.inspect(|turn| turn.give_back());
                     self.take_back(doc.finish_buffer());
-                    let Ok(waited) = self.wait(&wait).await else { return Ok(Flow::Close) };
+                    waiting = op;
+                    let waited = self.wait(&wait, waiting.as_ref()).await;
+                    let Ok(waited) = waited else { return Ok(Flow::Close) };
                     incoming.repeat.waited = true;
                     incoming.repeat.waited_for += waited;
                     continue;
@@ -280,6 +284,7 @@ impl<'s> Served<'s> {
             // The next reply of a stream answers the previous one.
             to = ReplyTo { request_id, ..to };
             incoming.repeat = Repeat { last_counter: outcome.counter, ..Repeat::default() };
+            waiting = None;
         }
     }
 
@@ -325,9 +330,9 @@ impl<'s> Served<'s> {
         self.send().await
     }
 
-    /// Waits for the command's event, its timeout, or the end of the server. Returns the time that
-    /// it waited.
-    async fn wait(&self, wait: &Wait) -> Result<Duration, Disconnected> {
+    /// Waits for the command's event, its timeout, the end of the server, or `killOp`. Returns the
+    /// time that it waited.
+    async fn wait(&self, wait: &Wait, op: Option<&WaitingOp>) -> Result<Duration, Disconnected> {
         let service = self.service;
         let began = service.clock.monotonic_micros();
         let happens = async {
@@ -342,9 +347,16 @@ impl<'s> Served<'s> {
                 None => std::future::pending().await,
             }
         };
+        let killed = async {
+            match op {
+                Some(op) => op.killed().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = happens => {}
             () = closed => {}
+            () = killed => {}
             () = service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
             () = peer::gone(&self.stream), if !self.is_pipelined => return Err(Disconnected),

@@ -112,8 +112,8 @@ impl Fixture {
         };
         let body = body(db, command.as_doc());
         match self.dispatch(&incoming(&body)).next {
-            Next::Wait(Wait::Data(wait)) => Some(wait),
-            Next::Wait(Wait::Topology { .. }) | Next::Reply(_) | Next::HangUp => None,
+            Next::Wait(Wait::Data(wait), _) => Some(wait),
+            Next::Wait(Wait::Topology { .. }, _) | Next::Reply(_) | Next::HangUp => None,
         }
     }
 
@@ -123,12 +123,15 @@ impl Fixture {
 
     fn answer(&self, db: &str, command: RawDoc<'_>) -> (DocBuf, Outcome) {
         let body = body(db, command);
-        let mut incoming = incoming(&body);
+        let (mut incoming, mut waiting) = (incoming(&body), None);
         loop {
-            let Dispatched { doc, next, .. } = self.dispatch(&incoming);
+            let Dispatched { doc, next, .. } = self.dispatch(&incoming.again(waiting.as_ref()));
             let wait = match next {
                 Next::Reply(outcome) => return (doc.finish(), outcome),
-                Next::Wait(wait) => wait,
+                Next::Wait(wait, op) => {
+                    waiting = op;
+                    wait
+                }
                 // A document that is not returned to clients.
                 Next::HangUp => return (doc.finish(), Outcome::default()),
             };

@@ -30,7 +30,7 @@ mod threads;
 mod turns;
 
 pub use library::ScriptLibrary;
-pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry};
+pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, WaitingOp};
 pub use plan_summary::PlanSummary;
 pub use planning::{PlanTime, PlanTimer, Planning, time_plans};
 pub use priority::give_way;

@@ -4,10 +4,15 @@
 //! Every operation, a client's command as well as a visit of the TTL monitor, is an [`OpCtx`] in
 //! the one [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long
 //! loops call [`OpCtx::check`].
+//!
+//! A command that waits for data has no thread meanwhile. Its operation is a [`WaitingOp`] then, and
+//! goes on under the same number when the command runs again.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::task::{Poll, Waker};
 
 use mayfly_base::{Clock, Error, ErrorCode, Result};
 use parking_lot::Mutex;
@@ -68,11 +73,15 @@ pub struct OpCtx {
     id: i32,
     clock: Arc<dyn Clock>,
     started_micros: i64,
+    /// When its command ran for the first time.
+    first_started_micros: i64,
     started_wall_ms: i64,
     /// Monotonic microseconds.
     deadline_micros: AtomicI64,
     /// 0, or the error code to end with.
     kill_code: AtomicI32,
+    /// Wakes the connection of an operation that waits without a thread.
+    waker: Mutex<Option<Waker>>,
     /// Documents read so far, for `currentOp`, the profiler and the log.
     pub docs_examined: AtomicU64,
     /// Index entries read.
@@ -121,13 +130,16 @@ impl OpCtx {
         info: OpInfo,
         (scratch_pool, library): (Arc<ScratchPool>, Arc<ScriptLibrary>),
     ) -> OpCtx {
+        let started_micros = clock.monotonic_micros();
         OpCtx {
             id,
-            started_micros: clock.monotonic_micros(),
+            started_micros,
+            first_started_micros: started_micros,
             started_wall_ms: clock.now_ms(),
             clock,
             deadline_micros: AtomicI64::new(NEVER),
             kill_code: AtomicI32::new(0),
+            waker: Mutex::new(None),
             docs_examined: AtomicU64::new(0),
             keys_examined: AtomicU64::new(0),
             docs_returned: AtomicU64::new(0),
@@ -173,6 +185,11 @@ impl OpCtx {
         self.clock.monotonic_micros() - self.started_micros
     }
 
+    /// Microseconds since its command ran for the first time, with the waits in between.
+    pub fn shown_micros(&self) -> i64 {
+        self.clock.monotonic_micros() - self.first_started_micros
+    }
+
     /// Microseconds since it began, without those spent waiting at the client's request. The
     /// threshold for slow operations applies to this.
     pub fn worked_micros(&self) -> i64 {
@@ -213,6 +230,9 @@ impl OpCtx {
     /// Sets the code that its next check fails with. The first call wins.
     pub fn kill(&self, code: ErrorCode) {
         let _ = self.kill_code.compare_exchange(0, code.0, Ordering::SeqCst, Ordering::SeqCst);
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
     }
 
     /// Whether it is neither killed nor past its deadline.
@@ -286,11 +306,13 @@ impl OpCtx {
     }
 }
 
-/// All operations that run now.
+/// All operations that run or wait now.
 pub struct OpRegistry {
     clock: Arc<dyn Clock>,
     next_id: AtomicI32,
     running: Mutex<BTreeMap<i32, Arc<OpCtx>>>,
+    /// Those that wait without a thread.
+    waiting: Mutex<BTreeMap<i32, Arc<OpCtx>>>,
     /// Wakes the watcher thread, which sleeps while nothing runs.
     pub(crate) sleeper: Sleeper,
     /// Whether a watcher thread runs.
@@ -305,13 +327,21 @@ pub struct OpGuard {
     op: Arc<OpCtx>,
 }
 
+/// An operation that waits without a thread, until it is dropped or
+/// [goes on](OpRegistry::go_on).
+pub struct WaitingOp {
+    registry: Arc<OpRegistry>,
+    op: Arc<OpCtx>,
+}
+
 impl OpRegistry {
     /// An empty registry.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<OpRegistry> {
         Arc::new(OpRegistry {
             clock,
             next_id: AtomicI32::new(1),
-            running: Mutex::new(BTreeMap::new()),
+            running: Mutex::default(),
+            waiting: Mutex::default(),
             sleeper: Sleeper::default(),
             watched: AtomicBool::new(false),
             scratch: Arc::default(),
@@ -322,9 +352,32 @@ impl OpRegistry {
     /// Registers an operation that begins now. Dropping the guard removes it.
     pub fn begin(self: &Arc<OpRegistry>, info: OpInfo) -> OpGuard {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
+        self.run(self.new_op(id, info))
+    }
+
+    /// Registers the operation of a command that runs again after its wait, under the same number.
+    /// Its times begin anew, but for [`OpCtx::shown_micros`]. It is killed if it was while it
+    /// waited.
+    pub fn go_on(self: &Arc<OpRegistry>, waited: &WaitingOp, info: OpInfo) -> OpGuard {
+        let first_started_micros = waited.op.first_started_micros;
+        let guard = self.run(OpCtx { first_started_micros, ..self.new_op(waited.op.id, info) });
+        waited.leave();
+        // Read after it left: a kill finds one of the two.
+        match waited.op.kill_code.load(Ordering::SeqCst) {
+            0 => {}
+            code => guard.op.kill(ErrorCode(code)),
+        }
+        guard
+    }
+
+    fn new_op(&self, id: i32, info: OpInfo) -> OpCtx {
         let shared = (self.scratch.clone(), self.library.clone());
-        let op = Arc::new(OpCtx::with_id(id, self.clock.clone(), info, shared));
-        self.running.lock().insert(id, op.clone());
+        OpCtx::with_id(id, self.clock.clone(), info, shared)
+    }
+
+    fn run(self: &Arc<OpRegistry>, op: OpCtx) -> OpGuard {
+        let op = Arc::new(op);
+        self.running.lock().insert(op.id, op.clone());
         self.sleeper.wake();
         OpGuard { registry: self.clone(), op }
     }
@@ -344,6 +397,13 @@ impl OpRegistry {
         self.running.lock().values().cloned().collect()
     }
 
+    /// The same with what waits without a thread.
+    pub fn list_all(&self) -> Vec<Arc<OpCtx>> {
+        let mut all: BTreeMap<_, _> = self.waiting.lock().clone();
+        all.extend(self.running.lock().iter().map(|(id, op)| (*id, op.clone())));
+        all.into_values().collect()
+    }
+
     /// Calls `see` for each running operation.
     pub(crate) fn each(&self, see: &mut dyn FnMut(&OpCtx)) {
         self.running.lock().values().for_each(|op| see(op));
@@ -351,13 +411,44 @@ impl OpRegistry {
 
     /// Kills the operation with this id. False when there is no such operation.
     pub fn kill(&self, id: i32, code: ErrorCode) -> bool {
-        match self.running.lock().get(&id) {
-            Some(op) => {
-                op.kill(code);
-                true
+        // An operation that goes on is among both for a moment.
+        let waiting = self.waiting.lock().get(&id).cloned();
+        let running = self.running.lock().get(&id).cloned();
+        let found = waiting.is_some() || running.is_some();
+        waiting.into_iter().chain(running).for_each(|op| op.kill(code));
+        found
+    }
+}
+
+impl WaitingOp {
+    /// Waits until it is killed.
+    pub async fn killed(&self) {
+        poll_fn(|context| {
+            let mut waker = self.op.waker.lock();
+            // The flag is set before the waker is taken.
+            match self.op.is_killed() {
+                true => Poll::Ready(()),
+                false => {
+                    *waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
             }
-            None => false,
+        })
+        .await;
+    }
+
+    /// Removes it. The one that waits under its number may be a later wait of the same command.
+    fn leave(&self) {
+        let mut waiting = self.registry.waiting.lock();
+        if waiting.get(&self.op.id).is_some_and(|op| Arc::ptr_eq(op, &self.op)) {
+            waiting.remove(&self.op.id);
         }
+    }
+}
+
+impl Drop for WaitingOp {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -368,6 +459,14 @@ impl OpGuard {
         if self.registry.watched.load(Ordering::Relaxed) {
             self.op.thread.set_queues();
         }
+    }
+
+    /// The operation of a command that waits without a thread from now on.
+    pub fn wait(self) -> WaitingOp {
+        let (registry, op) = (self.registry.clone(), self.op.clone());
+        registry.waiting.lock().insert(op.id, op.clone());
+        // The guard is dropped only now, so that a kill finds the operation all the time.
+        WaitingOp { registry, op }
     }
 
     /// The operation that ends when the guard is dropped.
@@ -410,5 +509,31 @@ mod tests {
         assert_eq!(guard.op().check().unwrap_err().code(), ErrorCode::Interrupted);
         drop(guard);
         assert!(registry.list().is_empty());
+    }
+
+    #[test]
+    fn an_operation_that_waits_is_listed_and_killed() {
+        let clock = Arc::new(ManualClock::at_ms(0));
+        let registry = OpRegistry::new(clock.clone());
+        let numbers = |list: Vec<Arc<OpCtx>>| list.iter().map(|op| op.id()).collect::<Vec<_>>();
+        let waiting = registry.begin(OpInfo::default()).wait();
+        clock.advance_ms(2000);
+        assert_eq!((numbers(registry.list()), numbers(registry.list_all())), (vec![], vec![1]));
+        let again = registry.go_on(&waiting, OpInfo::default());
+        assert_eq!((again.op().elapsed_micros(), again.op().shown_micros()), (0, 2_000_000));
+        assert_eq!((numbers(registry.list()), numbers(registry.list_all())), (vec![1], vec![1]));
+        let later = again.wait();
+        drop(waiting);
+        assert_eq!((numbers(registry.list()), numbers(registry.list_all())), (vec![], vec![1]));
+        let (mut killed, mut context) =
+            (Box::pin(later.killed()), std::task::Context::from_waker(Waker::noop()));
+        assert!(killed.as_mut().poll(&mut context).is_pending());
+        assert!(registry.kill(1, ErrorCode::Interrupted));
+        assert!(killed.as_mut().poll(&mut context).is_ready());
+        drop(killed);
+        let last = registry.go_on(&later, OpInfo::default());
+        assert_eq!(last.op().check_ended().unwrap_err().code(), ErrorCode::Interrupted);
+        drop((last, later));
+        assert!(!registry.kill(1, ErrorCode::Interrupted) && registry.list_all().is_empty());
     }
 }

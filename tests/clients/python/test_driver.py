@@ -920,6 +920,40 @@ def test_watch_sees_each_change_once(client, db, coll):
     assert seen == {n: list(range(1, rounds + 1)) for n in range(8)}
 
 
+# Manual, "$currentOp" (cursor.originatingCommand) and "killOp".
+def test_a_cursor_that_waits_for_data_is_an_operation(client, db, coll):
+    with client.start_session() as session:
+        opened = db.command({"aggregate": coll.name, "pipeline": [{"$changeStream": {}}], "cursor": {}}, session=session)
+        number, ended = opened["cursor"]["id"], []
+        more = {"getMore": number, "collection": coll.name, "maxTimeMS": 60_000, "comment": "waits"}
+
+        def wait():
+            try:
+                ended.append(db.command(more, session=session))
+            except OperationFailure as error:
+                ended.append(error)
+
+        def shown():
+            stage = {"$currentOp": {"allUsers": True, "idleCursors": True}}
+            return list(client.admin.aggregate([stage, {"$match": {"command.comment": "waits"}}]))
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        deadline = time.monotonic() + 10
+        while not (ops := shown()) or ops[0]["microsecs_running"] < 300_000:
+            assert time.monotonic() < deadline
+            # It looks at the collection, and goes on waiting.
+            coll.database.other.insert_one({})
+        (op,) = ops
+        assert (op["type"], op["op"], op["active"], op["ns"]) == ("op", "getmore", True, coll.full_name)
+        assert op["cursor"]["cursorId"] == number and op["cursor"]["originatingCommand"]["aggregate"] == coll.name
+        assert shown()[0]["opid"] == op["opid"]
+        client.admin.command("killOp", op=op["opid"])
+        waiting.join(10)
+        assert ended[0].code == 11601 and shown() == []
+        failure(43, "CursorNotFound", lambda: db.command(more, session=session))
+
+
 def test_watch_expiry(client, db):
     """T-52, T-70: one event for each document that a policy deletes, with the policy's name and the document as it was."""
     db.drop_collection("watched")

@@ -77,6 +77,8 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         cursors.put_back(id, (cursor, kept), ctx.op.monotonic_micros());
         return Err(refused);
     }
+    // It may have been killed while it waited for data.
+    ctx.op.check_ended()?;
     ctx.op.update_info(|info| {
         info.ns = ns.as_str().to_owned();
         if let Some(origin) = &cursor.origin {

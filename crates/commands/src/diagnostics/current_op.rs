@@ -112,7 +112,7 @@ pub fn current_ops(service: &Service, options: &CurrentOpOptions) -> Vec<DocBuf>
     let mut list = Vec::new();
     let mut busy = HashSet::new();
     let mut monitor_works = false;
-    for op in service.ops.list() {
+    for op in service.ops.list_all() {
         let info = op.info();
         busy.insert(info.connection_id);
         monitor_works |= *info.desc == *TTL_MONITOR;
@@ -199,8 +199,8 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: &CurrentOpOptio
     if let Some(lsid) = RawDoc::new(&info.lsid) {
         doc.append("lsid", lsid);
     }
-    doc.append("secs_running", op.elapsed_micros() / 1_000_000);
-    doc.append("microsecs_running", op.elapsed_micros());
+    let micros = op.shown_micros();
+    doc.append("secs_running", micros / 1_000_000).append("microsecs_running", micros);
     doc.append("op", info.op);
     doc.append("ns", info.ns.as_str());
     let shown = RawDoc::new(&info.command).filter(|command| {
@@ -351,7 +351,7 @@ fn run_kill_op(
             "invalid op : {id}. Op ID cannot be represented with 32 bits"
         )));
     };
-    let is_own = ctx.service.ops.list().iter().any(|op| {
+    let is_own = ctx.service.ops.list_all().iter().any(|op| {
         op.id() == id
             && matches!(OperationOwner::of(ctx), whose @ OperationOwner::User(_)
                 if whose.includes(ctx.service, op.info().connection_id))

@@ -32,7 +32,11 @@ const MAX_SHOWN_COMMAND_BYTES: usize = 4096;
 #[inline(always)]
 pub(super) fn admit(call: &Call<'_>, request: &Request<'_>) -> Result<OpGuard> {
     let service = call.service;
-    let guard = service.ops.begin(op_info(call.connection, request));
+    let info = op_info(call.connection, request);
+    let guard = match call.incoming.waited {
+        None => service.ops.begin(info),
+        Some(waited) => service.ops.go_on(waited, info),
+    };
     guard.op().set_writes(request.row.writes.is_certain());
     // After the registration: either a step-down finds the operation, or the operation finds the
     // step-down.
@@ -72,12 +76,16 @@ pub(super) fn pass_fail_points(
 /// nothing yet and runs again from the beginning.
 ///
 /// # Errors
-/// 50 MaxTimeMSExpired after the timeout, 11600 when the server or the connection ends.
+/// 50 MaxTimeMSExpired after the timeout, 11600 when the server or the connection ends, 11601 when
+/// the operation was killed while it waited.
 #[inline(always)]
-pub(super) fn wait(call: &Call<'_>, request: &Request<'_>) -> Result<Option<DataWait>> {
+pub(super) fn wait(call: &Call<'_>, op: &OpCtx, request: &Request<'_>) -> Result<Option<DataWait>> {
     match request.generic.read_concern.time() {
         0 => Ok(None),
-        time => wait_for(call, request, time),
+        time => {
+            op.check_ended()?;
+            wait_for(call, request, time)
+        }
     }
 }
 

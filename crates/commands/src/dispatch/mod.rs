@@ -1,8 +1,8 @@
 //! From a request to its reply: finds the command and runs its steps.
 //!
-//! The order of the steps is a contract; [`run_command`] lists them, and the comment of each states
-//! its preconditions. A request changes nothing before its rights are checked, and an operation is
-//! registered before the check whether this node is the primary.
+//! The order of the steps is a contract; [`run_command`] and [`run_admitted`] list them, and the
+//! comment of each states its preconditions. A request changes nothing before its rights are
+//! checked, and an operation is registered before the check whether this node is the primary.
 
 mod begin;
 mod execute;
@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use crate::request::no_such_command;
 use mayfly_base::Result;
-use mayfly_service::{CommandTrace, Connection, Service};
+use mayfly_service::{Authority, CommandTrace, Connection, Service};
 use mayfly_value::{DocBuilder, RawDoc};
-use mayfly_work::FirstTurn;
+use mayfly_work::{FirstTurn, OpGuard, WaitingOp};
 
-use crate::context::{Command, Entry, Wait};
+use crate::context::{Command, Entry, Run, Wait};
 use crate::registry;
 use crate::request::{DocumentSequence, Request};
 use crate::rules::{length, primacy, repeat};
@@ -40,6 +40,8 @@ pub struct Incoming<'a> {
     pub exhaust_allowed: bool,
     /// The state of a request that runs again.
     pub repeat: Repeat,
+    /// The operation of a request that has waited.
+    pub waited: Option<&'a WaitingOp>,
     /// The turn to start, if the command had to wait for one
     /// ([`starts_long`](Incoming::starts_long)).
     pub first_turn: Option<&'a FirstTurn>,
@@ -57,9 +59,18 @@ impl<'a> Incoming<'a> {
             legacy_db: None,
             exhaust_allowed: false,
             repeat: Repeat::default(),
+            waited: None,
             first_turn: None,
             called: (registry::find(name), name),
         }
+    }
+
+    /// The request as it runs again, with the operation that has waited.
+    pub fn again<'w>(&self, waited: Option<&'w WaitingOp>) -> Incoming<'w>
+    where
+        'a: 'w,
+    {
+        Incoming { waited, ..*self }
     }
 
     /// Whether the command's name implies a long run, so that it should wait for a turn before it
@@ -90,8 +101,9 @@ pub struct Repeat {
 pub enum Next {
     /// It sends the reply, with the actions of the outcome before and after it.
     Reply(Outcome),
-    /// It sends nothing, waits, and dispatches the request again.
-    Wait(Wait),
+    /// It sends nothing, waits, and dispatches the request again. A wait for data is shown as an
+    /// operation.
+    Wait(Wait, Option<WaitingOp>),
     /// It closes the connection without a reply.
     HangUp,
 }
@@ -130,6 +142,7 @@ pub struct Dispatched {
 struct After {
     outcome: Outcome,
     wait: Option<Wait>,
+    waiting: Option<WaitingOp>,
     hang_up: bool,
     trace: Option<Box<CommandTrace>>,
 }
@@ -159,7 +172,7 @@ pub fn dispatch(
         after.trace = trace::begin(service, incoming);
     }
     let result = find_and_run(service, connection, incoming, &mut doc, &mut after);
-    let After { mut outcome, wait, hang_up, mut trace } = after;
+    let After { mut outcome, wait, waiting, hang_up, mut trace } = after;
     if let Some(trace) = &mut trace {
         trace::end(trace, service, &result);
     }
@@ -176,7 +189,7 @@ pub fn dispatch(
             doc = reply::rewind(doc, start);
             // The command runs again, and is traced then.
             trace = None;
-            Next::Wait(wait)
+            Next::Wait(wait, waiting)
         }
         (Ok(()), None) => {
             doc.append("ok", 1.0);
@@ -231,25 +244,41 @@ fn run_command(call: &Call<'_>, doc: &mut DocBuilder, after: &mut After) -> Resu
     request::claim_session(&mut request, &authority)?;
     request::check_concerns(call, &mut request)?;
     let guard = begin::admit(call, &request)?;
-    let mut faults = begin::pass_fail_points(call, guard.op(), &request, after)?;
-    if let Some(wait) = begin::wait(call, &request)? {
+    let result = run_admitted(call, (&guard, &request), (run, authority), doc, after);
+    if matches!(after.wait, Some(Wait::Data(_))) && result.is_ok() {
+        after.waiting = Some(guard.wait());
+    }
+    result
+}
+
+/// The steps of a command that is registered as an operation.
+#[inline(always)]
+fn run_admitted(
+    call: &Call<'_>,
+    (guard, request): (&OpGuard, &Request<'_>),
+    (run, authority): (Run, Authority),
+    doc: &mut DocBuilder,
+    after: &mut After,
+) -> Result<()> {
+    let mut faults = begin::pass_fail_points(call, guard.op(), request, after)?;
+    if let Some(wait) = begin::wait(call, guard.op(), request)? {
         after.wait = Some(Wait::Data(wait));
         return Ok(());
     }
-    let _running = begin::occupy_thread(call, &guard);
-    let state = begin::take_sessions(call, guard.op(), &request)?;
-    let writing = begin::enter_writers(call, &request, &state)?;
-    let view = begin::make_view(call, &request, &state, &mut faults)?;
+    let _running = begin::occupy_thread(call, guard);
+    let state = begin::take_sessions(call, guard.op(), request)?;
+    let writing = begin::enter_writers(call, request, &state)?;
+    let view = begin::make_view(call, request, &state, &mut faults)?;
     let written = execute::Written::before(doc);
-    let result = execute::execute(call, (run, &request), (&state, &view), authority, doc);
-    let result = execute::leave(call, &request, (&state, view), result, written.grown(doc));
+    let result = execute::execute(call, (run, request), (&state, &view), authority, doc);
+    let result = execute::leave(call, request, (&state, view), result, written.grown(doc));
     drop(writing);
     let result = execute::settle(call, &state, result);
-    execute::observe(call, (&state, &request), (&result, &written), (doc, after));
+    execute::observe(call, (&state, request), (&result, &written), (doc, after));
     after.hang_up = state.effects.hangs_up()
         || faults.hangs_up()
         // If the audit log cannot be written, no reply is sent.
         || call.is_audited && call.service.audit.has_failed();
-    after.outcome = execute::outcome(call, &state, &request);
+    after.outcome = execute::outcome(call, &state, request);
     result
 }

@@ -53,7 +53,7 @@ fn answer(service: &Arc<Service>, connection: &Arc<Connection>, command: &DocBuf
     let outcome = match next {
         Next::Reply(outcome) => outcome,
         // The page sends no command that waits for data.
-        Next::Wait(_) | Next::HangUp => Outcome { failed: true, ..Outcome::default() },
+        Next::Wait(..) | Next::HangUp => Outcome { failed: true, ..Outcome::default() },
     };
     Answer { reply: doc.finish(), outcome }
 }
