@@ -154,7 +154,8 @@ fn points(site: &Site, peer: &Peer, _: &Reader, place: &Place) -> Result<Value, 
     Ok(points)
 }
 
-/// The running operations of clients and of the server, the longest first.
+/// The running operations of clients and of the server, the longest first. Cursors that wait for
+/// data come after the others.
 fn operations(_: &Site, _: &Peer, reader: &Reader, _: &Place) -> Result<Value, CommandError> {
     let reply = reader.run(&command("admin", "currentOp", 1, |doc| {
         doc.append("$truncateOps", true);
@@ -168,15 +169,18 @@ fn operations(_: &Site, _: &Peer, reader: &Reader, _: &Place) -> Result<Value, C
                 Some(RawValue::Document(command)) => text(command),
                 _ => String::new(),
             };
+            let cursor = op.get("cursor").and_then(RawValue::as_document);
+            let awaits = cursor.and_then(|it| it.get("awaitData")) == Some(RawValue::Bool(true));
             json!({
-                "opid": of("opid"), "op": of("op"), "ns": of("ns"), "desc": of("desc"),
+                "awaits": awaits, "opid": of("opid"), "op": of("op"), "ns": of("ns"), "desc": of("desc"),
                 "client": of("client"), "app": of("appName"), "micros": of("microsecs_running"),
                 "plan": of("planSummary"), "command": command, "msg": of("msg"),
                 "killPending": of("killPending"), "active": of("active"),
             })
         })
         .collect();
-    all.sort_by_key(|op| std::cmp::Reverse(op["micros"].as_i64().unwrap_or(0)));
+    let micros = |op: &Value| op["micros"].as_i64().unwrap_or(0);
+    all.sort_by_key(|op| (op["awaits"] == true, std::cmp::Reverse(micros(op))));
     let total = all.len();
     all.truncate(MAX_OPERATIONS);
     Ok(json!({ "operations": all, "total": total }))
