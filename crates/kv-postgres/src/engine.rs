@@ -261,6 +261,10 @@ impl Engine for PostgresEngine {
         self.store.pool.is_cut_off()
     }
 
+    fn begin_to_hand_over(&self) {
+        self.store.pool.begin_to_hand_over();
+    }
+
     fn await_take_over(&self) -> bool {
         self.store.pool.await_take_over()
     }

@@ -46,6 +46,8 @@ pub(crate) struct Pool {
     members: Mutex<Members>,
     /// Whether another server owns the store now.
     is_taken_over: AtomicBool,
+    /// Whether it is closed because another server is to own the store.
+    hands_over: AtomicBool,
     contact: Contact,
     /// Notified when that is noted, and when the pool is closed.
     ended: Condvar,
@@ -103,6 +105,7 @@ impl Pool {
             lease: options.lease,
             members: Mutex::default(),
             is_taken_over: AtomicBool::new(false),
+            hands_over: AtomicBool::new(false),
             contact: Contact::default(),
             ended: Condvar::new(),
             most: options.connections,
@@ -285,9 +288,15 @@ impl Pool {
         }
     }
 
-    /// Whether this member of a set could not beat for the length of the lease.
+    /// This server stays a member when it closes the store. It is cut off from now on.
+    pub(crate) fn begin_to_hand_over(&self) {
+        self.hands_over.store(true, Ordering::Release);
+    }
+
+    /// Whether this member of a set could not beat for the length of the lease, or leaves the store
+    /// to another one.
     pub(crate) fn is_cut_off(&self) -> bool {
-        self.contact.is_lost.load(Ordering::Acquire)
+        self.contact.is_lost.load(Ordering::Acquire) || self.hands_over.load(Ordering::Acquire)
     }
 
     /// The servers over the store at the last beat.
@@ -385,6 +394,7 @@ impl Pool {
     /// Ends idle connections, leased ones when they are returned, and the ownership.
     pub(crate) fn close(&self) {
         if let Some(address) = &self.address
+            && !self.hands_over.load(Ordering::Acquire)
             && let Ok(reader) = self.reader(Instant::now() + CHECK_EVERY)
         {
             members::forget(&reader, &self.connector.schema, address);

@@ -90,6 +90,7 @@ engine_around! {
     fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
     fn wall_ms(&self) -> KvResult<Option<i64>>;
     fn stats(&self) -> EngineStats;
+    fn begin_to_hand_over(&self) -> ();
     fn begin_to_close(&self) -> ();
     fn close(&self) -> KvResult<()>;
 }

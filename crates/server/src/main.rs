@@ -184,7 +184,7 @@ async fn serve(
         tracing::info!("stopped");
         return Ok(DONE);
     };
-    let running = match started {
+    let mut running = match started {
         Ok(running) => running,
         // Another waiting server, or the owner that has come back, was faster.
         Err(error) if config.storage_standby && standby::is_owned(&error) => {
@@ -209,9 +209,10 @@ async fn serve(
         End::Asked(grace) => grace,
         End::HandsOver(longest) => {
             tracing::info!("another server is to become the primary; this one begins again");
-            running.stop_within(DRAIN).await?;
+            running.leave_store().await?;
             let waits = (&supervisor, &mut signals);
             let goes_on = standby::leave_to_others(config, waits, longest).await?;
+            running.abandon().await;
             return Ok(if goes_on { Ended::ForStandby } else { DONE });
         }
         End::StandsForOwner => {

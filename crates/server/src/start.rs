@@ -5,6 +5,7 @@
 //! `shutdownTimeoutMillisForSignaledShutdown` after a signal, and are then killed; after a second
 //! no connection begins another command; the store is closed when all writes have ended.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -177,6 +178,34 @@ impl Running {
     pub async fn abandon(mut self) {
         self.listeners.shutdown().await;
         drop(self.announcement.take());
+    }
+
+    /// Closes the store, so that another server can own it. Commands that run have a second to end.
+    /// The connections of clients stay open, and their commands get errors after which drivers look
+    /// for the new primary.
+    ///
+    /// # Errors
+    /// The store did not close cleanly.
+    pub async fn leave_store(&mut self) -> anyhow::Result<()> {
+        if let Some(archive) = self.log_archive.take() {
+            // It waits for the last segment.
+            let _ = tokio::task::spawn_blocking(move || archive.stop()).await;
+        }
+        let service = self.service.clone();
+        service.store.begin_to_hand_over();
+        // Clients that wait for a change of the topology learn it.
+        service.is_cut_off();
+        let running: HashSet<i32> = service.ops.list().iter().map(|op| op.id()).collect();
+        let mut left = DRAIN.as_millis() / KILL_AGAIN.as_millis();
+        while left > 0 && service.ops.list().iter().any(|op| running.contains(&op.id())) {
+            tokio::time::sleep(KILL_AGAIN).await;
+            left -= 1;
+        }
+        match tokio::task::spawn_blocking(move || service.store.close()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(anyhow!("{}", error.message())),
+            Err(error) => Err(anyhow!(error)),
+        }
     }
 
     /// The first listening address.
