@@ -212,7 +212,8 @@ async fn transaction() -> Tested {
     };
     set.client.start_session().await?.start_transaction().and_run2(transfer).await?;
     assert!(runs.load(Ordering::Relaxed) > 1, "the callback ran once");
-    let found: Vec<Document> = accounts.find(doc! {}).sort(doc! {"_id": 1}).await?.try_collect().await?;
+    let found: Vec<Document> =
+        accounts.find(doc! {}).sort(doc! {"_id": 1}).await?.try_collect().await?;
     assert_eq!(found, [doc! {"_id": "ann", "n": 70}, doc! {"_id": "bob", "n": 30}]);
     set.close().await
 }
