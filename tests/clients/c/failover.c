@@ -7,7 +7,7 @@
 
 #define WAIT_SECS 12
 
-/* The client under test, and an operator who steps the primary down. Clients of a pool watch the set in the background. */
+/* The client under test, and an operator who steps the primary down. A pool watches the set in the background. */
 static mongoc_client_pool_t *pool;
 static mongoc_client_t *tested, *operator;
 static mongoc_database_t *database;

@@ -27,7 +27,7 @@
     return found.me;
   };
 
-  /** Makes the other member the primary. One that is alone steps down by force, and is the primary again after a second. */
+  /** Makes the other member the primary. One alone steps down by force, and is the primary again after a second. */
   const stepDown = () => {
     db = set.getDB('admin');
     try {
@@ -48,7 +48,7 @@
     assert.equal(primary() === former, members.length < 2);
   };
 
-  /** With a set that is whole, and an empty database. In the end the first member is the primary: the proxy leads to it. */
+  /** With a whole set and an empty database. In the end the first member is the primary: the proxy leads to it. */
   const checkSet = (name, act) => check(`failover: ${name}`, () => {
     primary();
     const database = named(name.replaceAll(' ', '_'));

@@ -26,6 +26,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
+import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 import org.bson.Document;
 import org.junit.jupiter.api.AfterEach;
@@ -111,7 +112,7 @@ class FailoverTest {
         counters.insertMany(IntStream.range(0, 3).mapToObj(id -> new Document("_id", id).append("n", 0)).toList());
         List<AtomicInteger> done = IntStream.range(0, 4).mapToObj(writer -> new AtomicInteger()).toList();
         AtomicBoolean ended = new AtomicBoolean();
-        List<CompletableFuture<Void>> writers = IntStream.range(0, 4).mapToObj(writer -> CompletableFuture.runAsync(() -> {
+        IntFunction<Runnable> write = writer -> () -> {
             AtomicInteger count = done.get(writer);
             while (!ended.get()) {
                 if (writer < 3) {
@@ -121,7 +122,10 @@ class FailoverTest {
                 }
                 count.incrementAndGet();
             }
-        }, run -> new Thread(run).start())).toList();
+        };
+        List<CompletableFuture<Void>> writers = IntStream.range(0, 4)
+                .mapToObj(writer -> CompletableFuture.runAsync(write.apply(writer), run -> new Thread(run).start()))
+                .toList();
         try {
             goOn(done, writers);
             stepDown();
@@ -136,7 +140,8 @@ class FailoverTest {
         assertEquals(done.get(3).get(), items.countDocuments());
     }
 
-    private static void goOn(List<AtomicInteger> done, List<CompletableFuture<Void>> writers) throws InterruptedException {
+    private static void goOn(List<AtomicInteger> done, List<CompletableFuture<Void>> writers)
+            throws InterruptedException {
         List<Integer> before = done.stream().map(AtomicInteger::get).toList();
         until("every writer goes on", () -> writers.stream().anyMatch(CompletableFuture::isDone)
                 || IntStream.range(0, 4).allMatch(writer -> done.get(writer).get() >= before.get(writer) + 20));
@@ -161,7 +166,8 @@ class FailoverTest {
         IntStream.range(from, to).forEach(id -> items.insertOne(new Document("_id", id)));
     }
 
-    private static void see(MongoChangeStreamCursor<ChangeStreamDocument<Document>> stream, List<Integer> seen, int count)
+    private static void see(
+            MongoChangeStreamCursor<ChangeStreamDocument<Document>> stream, List<Integer> seen, int count)
             throws InterruptedException {
         until(count + " events", () -> {
             ChangeStreamDocument<Document> event = stream.tryNext();
