@@ -417,8 +417,10 @@ class Node(Npm):
     failed_pattern = r"^# (?:fail|cancelled) (\d+)"
 
     def command(self):
-        command = [self.node, "--test", "--test-reporter=tap", *sorted(path.name for path in self.folder.glob("*.test.js"))]
-        return command, {"NODE_PATH": str(self.modules)}
+        # One file at a time: a primary that steps down would interrupt the tests of another file.
+        command = [self.node, "--test", "--test-concurrency=1", "--test-reporter=tap"]
+        files = sorted(path.name for path in self.folder.glob("*.test.js"))
+        return [*command, *files], {"NODE_PATH": str(self.modules)}
 
 
 class OldNode(Node):

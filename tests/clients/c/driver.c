@@ -460,6 +460,10 @@ static const struct {
    {"statement_is_lost", statement_is_lost},
    {"authorization", authorization},
    {"encryption", encryption},
+   {"failover_writers", failover_writers},
+   {"failover_change_stream", failover_change_stream},
+   {"failover_reads_on_a_secondary", failover_reads_on_a_secondary},
+   {"failover_transaction", failover_transaction},
    {"search", search},
 };
 

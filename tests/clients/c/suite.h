@@ -43,6 +43,12 @@ void authorization (void);
 /* Of encryption.c. */
 void encryption (void);
 
+/* Of failover.c. */
+void failover_writers (void);
+void failover_change_stream (void);
+void failover_reads_on_a_secondary (void);
+void failover_transaction (void);
+
 /* Of search.c. */
 void search (void);
 

@@ -202,6 +202,7 @@ check('rs helpers of the member', () => {
 });
 
 load('transactions.js');
+load('failover.js');
 load('search.js');
 load('authorization.js');
 load('encryption.js');
