@@ -109,30 +109,13 @@ with_set (const char *name, void (*run) (void))
    mongoc_log_set_handler (mongoc_log_default_handler, NULL);
 }
 
-/* Whether a write is to be sent again: libmongoc 1.23 does not if the former primary refuses to connect. Such a
-   write was not sent, so that it is there once all the same. A set of one member refuses nothing. */
-static bool
-is_to_be_sent_again (time_t deadline)
-{
-   bool refused = error.domain == MONGOC_ERROR_STREAM && error.code == MONGOC_ERROR_STREAM_CONNECT;
-   if (refused) {
-      pause_briefly ();
-   }
-   return refused && members > 1 && time (NULL) <= deadline;
-}
-
 static bool
 insert_id (mongoc_collection_t *coll, int id, mongoc_client_session_t *session)
 {
    bson_t *document = BCON_NEW ("_id", BCON_INT32 (id));
    bson_t *options = bson_new ();
-   time_t deadline = time (NULL) + WAIT_SECS;
-   bool done = false;
-   if (!session || mongoc_client_session_append (session, options, &error)) {
-      do {
-         done = mongoc_collection_insert_one (coll, document, options, NULL, &error);
-      } while (!done && is_to_be_sent_again (deadline));
-   }
+   bool done = (!session || mongoc_client_session_append (session, options, &error)) &&
+               mongoc_collection_insert_one (coll, document, options, NULL, &error);
    bson_destroy (document);
    bson_destroy (options);
    return done;
@@ -142,12 +125,7 @@ static bool
 count_up (mongoc_collection_t *coll)
 {
    bson_t *counter = json ("{\"_id\": 1}"), *increment = json ("{\"$inc\": {\"n\": 1}}");
-   time_t deadline = time (NULL) + WAIT_SECS;
-   bool done;
-   do {
-      done = mongoc_collection_update_one (coll, counter, increment, NULL, NULL, &error);
-   } while (!done && is_to_be_sent_again (deadline));
-   return done;
+   return mongoc_collection_update_one (coll, counter, increment, NULL, NULL, &error);
 }
 
 /* The number `n` of a document, -2 where it is not there. */
