@@ -8,17 +8,12 @@
   const set = new Mongo(address);
   const named = name => set.getDB(`clients_mongosh_failover_${name}`);
 
-  /**
-   * Waits for a primary and all members, as a person looks until they are there; gives the primary's name. Another shell
-   * looks: in the first one, a command right after the step-down is written to a closed connection, and never ends.
-   */
+  /** Waits for a primary and all members, as a person looks until they are there; gives the primary's name. */
   const primary = () => {
     let found;
     until('the set has a primary and all members', () => {
       try {
-        const other = new Mongo(address);
-        found = other.getDB('admin').hello();
-        other.close();
+        found = set.getDB('admin').hello();
       } catch (error) {
         return false;
       }
