@@ -260,11 +260,7 @@ impl<'s> Served<'s> {
             };
             let now = if outcome.close { Flow::Close } else { Flow::Continue };
             if !outcome.pause.is_zero() {
-                tokio::select! {
-                    () = tokio::time::sleep(outcome.pause) => {}
-                    () = self.service.shutdown.requested() => {}
-                    () = self.connection.close.requested() => {}
-                }
+                self.pause(outcome.pause).await;
             }
             if !to.is_expected {
                 self.take_back(doc.finish_buffer());
@@ -310,6 +306,15 @@ impl<'s> Served<'s> {
             () = self.service.shutdown.requested() => Ok(None),
             () = self.connection.close.requested() => Ok(None),
             () = peer::gone(&self.stream), if !self.is_pipelined => Err(Disconnected),
+        }
+    }
+
+    /// Delays a reply, at most until the end of the server.
+    async fn pause(&self, delay: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = self.service.shutdown.requested() => {}
+            () = self.connection.close.requested() => {}
         }
     }
 
