@@ -211,7 +211,7 @@ impl Pool {
     /// [`KvError::Unavailable`] while the database could not be reached for the length of the
     /// lease.
     fn check_contact(&self) -> KvResult<()> {
-        match self.is_cut_off() {
+        match self.has_lost_contact() {
             false => Ok(()),
             true => Err(KvError::Unavailable("PostgreSQL cannot be reached".into())),
         }
@@ -239,7 +239,7 @@ impl Pool {
     pub(crate) fn beat(&self, deadline: Instant) -> KvResult<Duration> {
         let (schema, number) = (&self.connector.schema, self.owner_number);
         if self.is_secondary {
-            let connection = match self.is_cut_off() {
+            let connection = match self.has_lost_contact() {
                 false => self.reader(deadline)?,
                 // Operations make no connections then.
                 true => Arc::new(self.try_connect(deadline)?),
@@ -293,10 +293,14 @@ impl Pool {
         self.hands_over.store(true, Ordering::Release);
     }
 
-    /// Whether this member of a set could not beat for the length of the lease, or leaves the store
-    /// to another one.
+    /// Whether this member of a set could not beat for the length of the lease.
+    pub(crate) fn has_lost_contact(&self) -> bool {
+        self.contact.is_lost.load(Ordering::Acquire)
+    }
+
+    /// The same, or whether it leaves the store to another member.
     pub(crate) fn is_cut_off(&self) -> bool {
-        self.contact.is_lost.load(Ordering::Acquire) || self.hands_over.load(Ordering::Acquire)
+        self.has_lost_contact() || self.hands_over.load(Ordering::Acquire)
     }
 
     /// The servers over the store at the last beat.
