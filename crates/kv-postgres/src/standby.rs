@@ -160,9 +160,9 @@ enum Found {
 
 impl PostgresEngine {
     /// Waits until the store of this URL can be opened. An owner whose lease has run out is ended.
-    /// After each look, a few times a second, `when_free` is called to decide about a free store, and
-    /// `look` with the reason for waiting, which ends the wait by returning false. Returns whether
-    /// the store can be opened.
+    /// After each look, a few times a second, `when_free` is called to decide about a free store,
+    /// and `look` with the reason for waiting, which ends the wait by returning false. Returns
+    /// whether the store can be opened.
     ///
     /// # Errors
     /// The options or the URL are wrong.

@@ -457,13 +457,10 @@ pub trait Engine: Send + Sync {
         false
     }
 
-    /// The store is about to be closed because another server is to own it. This one remains a
-    /// member among the servers over the store, and is [cut off](Engine::is_cut_off) from now on;
-    /// calls of operations that run may still succeed.
+    /// Another server is to own the store; this one stays a member, and is cut off from now on.
     fn begin_to_hand_over(&self) {}
 
-    /// Waits until another server has taken the store over, and returns true; or false when this
-    /// one has closed it, or when no other one can take it over.
+    /// Waits until another server has taken the store over; false when none can, or it is closed.
     fn await_take_over(&self) -> bool {
         false
     }

@@ -4,6 +4,8 @@
 //! one read and its reply one write: the input buffer holds whole messages, and the reply is built
 //! in the output buffer.
 
+mod waits;
+
 use std::io::{Read, Seek, Write};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,13 +15,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mayfly_base::Error;
 use mayfly_commands::{
-    Dispatched, DocumentSequence, Incoming, Next, Outcome, Repeat, Wait, append_failure, dispatch,
+    Dispatched, DocumentSequence, Incoming, Next, Outcome, Repeat, append_failure, dispatch,
 };
 use mayfly_runs::{ScratchFile, file_failed};
 use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
 use mayfly_value::DocBuilder;
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
-use mayfly_work::{FirstTurn, LONG_BYTES, WaitingOp, memory};
+use mayfly_work::{FirstTurn, LONG_BYTES, memory};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -309,15 +311,6 @@ impl<'s> Served<'s> {
         }
     }
 
-    /// Delays a reply, at most until the end of the server.
-    async fn pause(&self, delay: Duration) {
-        tokio::select! {
-            () = tokio::time::sleep(delay) => {}
-            () = self.service.shutdown.requested() => {}
-            () = self.connection.close.requested() => {}
-        }
-    }
-
     /// Sends a reply; or an error, if the data that it contains or acknowledges is not durable.
     async fn reply(
         &mut self,
@@ -333,44 +326,6 @@ impl<'s> Served<'s> {
             Err(error) => self.reply_error(to, &error)?,
         }
         self.send().await
-    }
-
-    /// Waits for the command's event, its timeout, the end of the server, or `killOp`. Returns the
-    /// time that it waited.
-    async fn wait(&self, wait: &Wait, op: Option<&WaitingOp>) -> Result<Duration, Disconnected> {
-        let service = self.service;
-        let began = service.clock.monotonic_micros();
-        let happens = async {
-            match wait {
-                Wait::Data(data) => data.awaited.wait_past(&service.store, data.seen).await,
-                Wait::Topology { seen, .. } => service.topology.changed_from(*seen).await,
-            }
-        };
-        let closed = async {
-            match wait.cursor() {
-                Some(id) => service.cursors.closed(id).await,
-                None => std::future::pending().await,
-            }
-        };
-        let killed = async {
-            match op {
-                Some(op) => op.killed().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = happens => {}
-            () = closed => {}
-            () = killed => {}
-            () = service.shutdown.requested() => {}
-            () = self.connection.close.requested() => {}
-            () = peer::gone(&self.stream), if !self.is_pipelined => return Err(Disconnected),
-            () = tokio::time::sleep(wait.longest()) => {}
-        }
-        // A short wait counts as a millisecond, so that the command ends even if unrelated writes
-        // wake it often.
-        let waited = (service.clock.monotonic_micros() - began).max(1000);
-        Ok(Duration::from_micros(waited.unsigned_abs()))
     }
 
     /// Sends a large reply. If replies occupy much memory, the unsent part is written to a file.

@@ -5,7 +5,8 @@
 //! `shutdownTimeoutMillisForSignaledShutdown` after a signal, and are then killed; after a second
 //! no connection begins another command; the store is closed when all writes have ended.
 
-use std::collections::HashSet;
+mod stopping;
+
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,10 +35,6 @@ use crate::{Config, TlsMode, http, membership, peer, processes};
 
 /// How long running commands may continue after the command `shutdown`.
 pub const DRAIN: Duration = Duration::from_secs(1);
-/// How long the server waits for killed commands.
-const DRAIN_KILLED: Duration = Duration::from_secs(2);
-/// The interval at which running commands are killed again.
-const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 /// The options of a start.
 pub struct StartOptions {
@@ -173,41 +170,6 @@ impl Running {
         }
     }
 
-    /// Ends the server after another one has taken its store over, which cannot be closed. Clients
-    /// get no more replies: they connect to the other server.
-    pub async fn abandon(mut self) {
-        self.listeners.shutdown().await;
-        drop(self.announcement.take());
-    }
-
-    /// Closes the store, so that another server can own it. Commands that run have a second to end.
-    /// The connections of clients stay open, and their commands get errors after which drivers look
-    /// for the new primary.
-    ///
-    /// # Errors
-    /// The store did not close cleanly.
-    pub async fn leave_store(&mut self) -> anyhow::Result<()> {
-        if let Some(archive) = self.log_archive.take() {
-            // It waits for the last segment.
-            let _ = tokio::task::spawn_blocking(move || archive.stop()).await;
-        }
-        let service = self.service.clone();
-        service.store.begin_to_hand_over();
-        // Clients that wait for a change of the topology learn it.
-        service.is_cut_off();
-        let running: HashSet<i32> = service.ops.list().iter().map(|op| op.id()).collect();
-        let mut left = DRAIN.as_millis() / KILL_AGAIN.as_millis();
-        while left > 0 && service.ops.list().iter().any(|op| running.contains(&op.id())) {
-            tokio::time::sleep(KILL_AGAIN).await;
-            left -= 1;
-        }
-        match tokio::task::spawn_blocking(move || service.store.close()).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(anyhow!("{}", error.message())),
-            Err(error) => Err(anyhow!(error)),
-        }
-    }
-
     /// The first listening address.
     pub fn address(&self) -> SocketAddr {
         match self.addresses.first() {
@@ -229,89 +191,6 @@ impl Running {
     /// Waits until a stop is requested.
     pub async fn stop_requested(&self) {
         self.service.shutdown.requested().await;
-    }
-
-    /// Waits until all connections have ended; returns false after the timeout. Commands that have
-    /// run for longer than `grace` are killed, and after that time all commands. No connection
-    /// begins another command after [`DRAIN`].
-    async fn drained(&self, grace: Duration) -> bool {
-        let of = |time: Duration| time.as_millis() / KILL_AGAIN.as_millis();
-        for round in 0..of(grace + DRAIN_KILLED) {
-            let longest = if round < of(grace) { grace } else { Duration::ZERO };
-            for op in self.service.ops.list() {
-                if u128::try_from(op.elapsed_micros()).is_ok_and(|it| it >= longest.as_micros()) {
-                    op.kill(ErrorCode::InterruptedAtShutdown);
-                }
-            }
-            if round >= of(grace.min(DRAIN)) {
-                self.service.connections.list().iter().for_each(|one| one.close.request());
-                // Their next statement is not accepted, and running commands may wait for them.
-                let transactions = &self.service.sessions.transactions;
-                transactions.abort_idle(ErrorCode::InterruptedAtShutdown);
-            }
-            if self.connected.drained(KILL_AGAIN).await {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Stops the server, as the command `shutdown` does.
-    ///
-    /// # Errors
-    /// The store did not close cleanly.
-    pub async fn stop(self) -> anyhow::Result<()> {
-        self.stop_within(DRAIN).await
-    }
-
-    /// Stops the server; running commands may continue for `grace`.
-    ///
-    /// # Errors
-    /// The store did not close cleanly.
-    pub async fn stop_within(mut self, grace: Duration) -> anyhow::Result<()> {
-        self.service.audit_stop(Actor::System);
-        self.service.shutdown.request();
-        self.listeners.shutdown().await;
-        if !self.drained(grace).await {
-            let ops = self.service.ops.list();
-            let left: Vec<String> = ops.iter().take(5).map(|op| op.info().ns).collect();
-            tracing::warn!(commands = ops.len(), on = ?left, "some commands did not end before the shutdown timeout");
-        }
-        let all = &self.service.sessions.transactions;
-        all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
-        if let Some(archive) = self.log_archive.take() {
-            // It waits for the last segment.
-            let _ = tokio::task::spawn_blocking(move || archive.stop()).await;
-        }
-        let store = self.service.store.clone();
-        let is_remote = store.engine().caps().is_remote;
-        let closed = tokio::task::spawn_blocking(move || store.close()).await;
-        drop(self.announcement.take());
-        if let Some(traces) = self.traces.take() {
-            traces.stop().await;
-        }
-        if self.service.audit.has_failed() {
-            let advice = "free disk space for the audit log, or choose another with --auditPath";
-            let failure = Failure::new(FailureKind::General, "stopped", advice);
-            return Err(anyhow!("an audit event could not be written").context(failure));
-        }
-        match closed {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(anyhow!("{}", error.message())),
-            Err(error) => Err(anyhow!(error)),
-        }
-        .context(match is_remote {
-            false => Failure::new(
-                FailureKind::Damage,
-                "cannot close the data folder",
-                "the next start recovers from the write-ahead log; see the messages before this one",
-            ),
-            true => Failure::new(
-                FailureKind::General,
-                "cannot close the store",
-                "acknowledged writes are stored; the next start does what is left",
-            ),
-        })
     }
 }
 

@@ -21,6 +21,7 @@ pub mod current;
 mod library;
 pub mod memory;
 pub mod op;
+mod op_info;
 mod plan_summary;
 mod planning;
 mod priority;

@@ -5,8 +5,8 @@
 //! the one [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long
 //! loops call [`OpCtx::check`].
 //!
-//! A command that waits for data has no thread meanwhile. Its operation is a [`WaitingOp`] then, and
-//! goes on under the same number when the command runs again.
+//! A command that waits for data has no thread meanwhile. Its operation is a [`WaitingOp`] then,
+//! and goes on under the same number when the command runs again.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -17,9 +17,9 @@ use std::task::{Poll, Waker};
 use mayfly_base::{Clock, Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
-use crate::PlanSummary;
 use crate::library::ScriptLibrary;
 use crate::memory;
+pub use crate::op_info::{OpInfo, OpProgress};
 use crate::planning::Planning;
 use crate::scratch::{OperationScratch, ScratchPool};
 use crate::spill::SpillCounters;
@@ -27,46 +27,6 @@ use crate::threads::{Sleeper, ThreadOccupancy};
 
 /// No deadline.
 const NEVER: i64 = i64::MAX;
-
-/// The fields that `currentOp` reports for an operation, apart from its counters. BSON members are
-/// raw documents.
-#[derive(Clone, Debug, Default)]
-pub struct OpInfo {
-    /// The connection or background task: `conn12`, `TTLMonitor`.
-    pub desc: Arc<str>,
-    /// The kind, in the reference's words: `query`, `insert`, `update`, `remove`, `getmore`,
-    /// `command`, `none`.
-    pub op: &'static str,
-    /// The namespace, empty when there is none.
-    pub ns: String,
-    /// The command as a BSON document, empty when there is none.
-    pub command: Vec<u8>,
-    /// The command that opened the cursor of a `getMore`, as a BSON document.
-    pub originating_command: Option<Arc<[u8]>>,
-    /// The plan in short, for example `IXSCAN { a: 1 }`.
-    pub plan_summary: PlanSummary,
-    /// The connection it came in on, 0 for the server's own.
-    pub connection_id: i64,
-    /// The client's address, empty for the server's own.
-    pub client: Arc<str>,
-    /// The logical session (`lsid` document), empty when there is none.
-    pub lsid: Vec<u8>,
-    /// The progress of a long operation.
-    pub progress: Option<OpProgress>,
-    /// Further fields as a BSON document (for example `ttl: {...}`), empty when there are none.
-    pub extra: Vec<u8>,
-}
-
-/// The progress of a long operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpProgress {
-    /// The current phase.
-    pub message: &'static str,
-    /// Items completed; the message names their kind.
-    pub done: u64,
-    /// The expected number of items.
-    pub total: u64,
-}
 
 /// One operation. The thread that runs it shares it with the registry's readers.
 pub struct OpCtx {
