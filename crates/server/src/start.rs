@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use mayfly_base::{Clock, ErrorCode};
+use mayfly_base::Clock;
 use mayfly_service::machine::address_space_bytes;
-use mayfly_service::{Actor, LogRing, Service};
+use mayfly_service::{LogRing, Service};
 use mayfly_storage::RESTORED;
 use mayfly_value::DocBuf;
 use mayfly_work::op::OpInfo;
