@@ -182,7 +182,7 @@ impl PostgresEngine {
             .map_err(|error| OpenError::Unavailable(error.to_string()))?;
         let limits = (PATIENCE.as_millis(), IDLE_MS);
         let connector = Connector::new(target, &options.schema, runtime.handle().clone(), limits);
-        let (mut connection, mut late_since) = (None, None);
+        let (mut connection, mut late) = (None, None);
         let is_free = loop {
             let found = look_at(&connector, &mut connection, options)
                 .and_then(|found| stand(found, connection.as_ref(), options, when_free()));
@@ -200,8 +200,11 @@ impl PostgresEngine {
                 Found::Late(owner) => (Waiting::Owner(owner), true),
                 Found::Waiting(waiting) => (waiting, false),
             };
-            late_since = late_since.filter(|_| is_late).or(is_late.then(Instant::now));
-            if late_since.is_some_and(|since: Instant| since.elapsed() >= CONFIRMED)
+            // A new owner has taken the lock before its first beat.
+            late = late
+                .filter(|(owner, _)| is_late && *owner == waits_for)
+                .or_else(|| is_late.then(|| (waits_for.clone(), Instant::now())));
+            if late.as_ref().is_some_and(|(_, since)| since.elapsed() >= CONFIRMED)
                 && let Some(connection) = &connection
             {
                 end_owner(connection, &options.schema, &waits_for);

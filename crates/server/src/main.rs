@@ -187,7 +187,9 @@ async fn serve(
     let mut running = match started {
         Ok(running) => running,
         // Another waiting server, or the owner that has come back, was faster.
-        Err(error) if config.storage_standby && standby::is_owned(&error) => {
+        Err(error) if config.storage_standby && standby::waits_again(&error) => {
+            tracing::warn!("{}; this server waits again", failure::sentence(&error));
+            tokio::time::sleep(standby::BEFORE_AGAIN).await;
             return Ok(Ended::ForStandby);
         }
         Err(error) => return Err(error),

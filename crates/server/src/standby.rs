@@ -172,10 +172,15 @@ fn sentence(why: &Waiting) -> String {
     }
 }
 
-/// Whether a start has failed because another server owns the store.
-pub fn is_owned(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref::<OpenError>(), Some(OpenError::InUse(_)))
+/// Whether a start has failed because another server owns the store, or because the database went
+/// away: then the server waits for the store again.
+pub fn waits_again(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<OpenError>();
+    matches!(error, Some(OpenError::InUse(_) | OpenError::Unavailable(_)))
 }
+
+/// The pause before a server whose start has failed waits for the store again.
+pub const BEFORE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Executes the program again with the same arguments, so that it waits for the store. Returns only
 /// if that fails.
@@ -207,8 +212,9 @@ mod tests {
             let failure = Failure::new(FailureKind::Folder, "cannot open the store", "wait");
             anyhow!(error).context(failure)
         };
-        assert!(is_owned(&failed(OpenError::InUse("another".into()))));
-        assert!(!is_owned(&failed(OpenError::ReadOnly)));
-        assert!(!is_owned(&anyhow!("another")));
+        assert!(waits_again(&failed(OpenError::InUse("another".into()))));
+        assert!(waits_again(&failed(OpenError::Unavailable("closed".into()))));
+        assert!(!waits_again(&failed(OpenError::ReadOnly)));
+        assert!(!waits_again(&anyhow!("another")));
     }
 }
