@@ -126,7 +126,11 @@ class Program:
             self.process.wait()
 
     def pause(self) -> None:
+        """Returns when all threads have stopped: until one of them has taken the signal, the others go on."""
         send(self.pid, signal.SIGSTOP)
+        threads = Path(f"/proc/{self.pid}/task")
+        stopped = lambda: all(" T " in (thread / "stat").read_text() for thread in threads.iterdir())
+        wait_until(stopped, f"process {self.pid} has stopped", END_SECS)
 
     def wake(self) -> None:
         send(self.pid, signal.SIGCONT)
