@@ -25,15 +25,17 @@ mod op_info;
 mod plan_summary;
 mod planning;
 mod priority;
+mod registry;
 pub mod scratch;
 pub mod spill;
 mod threads;
 mod turns;
 
 pub use library::ScriptLibrary;
-pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, WaitingOp};
+pub use op::{OpCtx, OpInfo};
 pub use plan_summary::PlanSummary;
 pub use planning::{PlanTime, PlanTimer, Planning, time_plans};
 pub use priority::give_way;
+pub use registry::{OpGuard, OpRegistry, WaitingOp};
 pub use threads::{LONG, LONG_BYTES, ThreadOccupancy, queued_operations, slots, watch};
 pub use turns::{FirstTurn, SlotCounts, first_turn};

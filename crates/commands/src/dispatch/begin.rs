@@ -9,8 +9,8 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::AwaitedEvent;
 use mayfly_service::{Authority, CheckedOut, Connection, Service, SessionOwner};
 use mayfly_storage::{ReadView, StoreSession, WritingCommand};
+use mayfly_work::OpGuard;
 use mayfly_work::current::Current;
-use mayfly_work::op::OpGuard;
 use mayfly_work::{OpCtx, OpInfo, PlanSummary, current, memory};
 
 use super::{After, Call};
