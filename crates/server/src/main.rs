@@ -143,6 +143,10 @@ fn run_task(task: Option<&Task>) -> Option<anyhow::Result<()>> {
     })
 }
 
+/// For how long a primary that is asked to stop waits for its successor, whose takeover takes a
+/// second. Service managers kill a server that takes ten seconds or more.
+const LEFT_AT_STOP: Duration = Duration::from_secs(5);
+
 const DONE: Ended = Ended::With(ExitCode::SUCCESS);
 
 /// Starts a server, or waits for the store first; `None` if it was asked to stop meanwhile.
@@ -208,6 +212,16 @@ async fn serve(
         never = supervisor.attend(&running.service) => never,
     };
     let grace = match end {
+        End::Asked(_) if running.has_successor() => {
+            supervisor.stopping();
+            tracing::info!("stopping: another server becomes the primary first");
+            running.leave_store().await?;
+            let waits = (&supervisor, &mut signals);
+            standby::leave_to_others(config, waits, LEFT_AT_STOP).await?;
+            running.stop_without_store().await?;
+            tracing::info!("stopped");
+            return Ok(DONE);
+        }
         End::Asked(grace) => grace,
         End::HandsOver(longest) => {
             tracing::info!("another server is to become the primary; this one begins again");

@@ -7,18 +7,21 @@
 //!
 //! With `--replSet`, the others serve reads as secondaries while they wait. When the owner is gone,
 //! one of them begins again and becomes the owner, which is the primary. A primary that steps down
-//! closes the store, waits until another server owns it, and begins again as a secondary.
+//! closes the store, waits until another server owns it, and begins again as a secondary. One that
+//! is asked to stop does the same before it ends: its clients learn of the new primary from it.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mayfly_kv_postgres::{OpenError, Waiting, WhenFree};
 use mayfly_service::Service;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Interval};
 
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
@@ -62,44 +65,99 @@ pub async fn await_turn(
     }
     // A port in use is reported now, not when the server is needed.
     start::try_addresses(config).await?;
-    let (found, mut reasons) = watch::channel(None);
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    let (waited, ends) = (config.clone(), is_stopped.clone());
-    let mut waiting = tokio::task::spawn_blocking(move || {
-        database::await_store(&waited, &|| WhenFree::Open, &mut |why| {
-            found.send_if_modified(|last| last.replace(why.clone()).as_ref() != Some(why));
-            !ends.load(Ordering::Acquire)
-        })
-    });
+    let mut wait = Wait::begin(config, WhenFree::Open, supervisor);
     let (mut begun, mut announced) = (Some(begun), None);
-    let mut alive = tokio::time::interval(supervisor.alive_every().unwrap_or(SELDOM));
     loop {
-        tokio::select! {
-            ended = &mut waiting => {
-                let is_free = ended.context("waiting for the store was interrupted")??;
-                drop(announced.take());
-                let opens = is_free && !is_stopped.load(Ordering::Acquire);
-                return Ok(if opens { Turn::Open } else { Turn::Stop });
+        let why = match wait.step(supervisor, signals).await? {
+            Step::WaitsFor(Waiting::Owner(_)) if config.has_members() => {
+                wait.end().await?;
+                return Ok(Turn::Read);
             }
-            Ok(()) = reasons.changed() => {
-                let Some(why) = reasons.borrow_and_update().clone() else { continue };
-                if config.has_members() && matches!(why, Waiting::Owner(_)) {
-                    is_stopped.store(true, Ordering::Release);
-                    drop(waiting.await);
-                    return Ok(Turn::Read);
-                }
-                let why = sentence(&why);
-                tracing::info!("standby: {why}");
-                if let Some(begun) = begun.take() {
-                    begun()?;
-                    supervisor.ready();
-                    announced = announce(config);
-                }
-                supervisor.status(&format!("standby: {why}"));
-            }
-            _ = alive.tick() => supervisor.alive(),
-            () = signals.stop_requested() => is_stopped.store(true, Ordering::Release),
+            Step::WaitsFor(why) => sentence(&why),
+            Step::Free => return Ok(Turn::Open),
+            Step::Stopped => return Ok(Turn::Stop),
+        };
+        tracing::info!("standby: {why}");
+        if let Some(begun) = begun.take() {
+            begun()?;
+            supervisor.ready();
+            announced = announced.or_else(|| announce(config));
         }
+        supervisor.status(&format!("standby: {why}"));
+    }
+}
+
+/// A wait for the store on a thread of its own, which ends when this is dropped.
+struct Wait {
+    thread: JoinHandle<anyhow::Result<bool>>,
+    reasons: watch::Receiver<Option<Waiting>>,
+    is_over: Arc<AtomicBool>,
+    /// For the signs of life to the service manager.
+    alive: Interval,
+}
+
+/// What has happened in a [`Wait`].
+enum Step {
+    /// The store can be opened.
+    Free,
+    /// There is another reason to wait.
+    WaitsFor(Waiting),
+    /// The server was asked to stop.
+    Stopped,
+}
+
+impl Wait {
+    fn begin(config: &Config, when_free: WhenFree, supervisor: &Supervisor) -> Wait {
+        let (found, reasons) = watch::channel(None);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (config, ends) = (config.clone(), is_over.clone());
+        let thread = tokio::task::spawn_blocking(move || {
+            database::await_store(&config, &|| when_free, &mut |why| {
+                found.send_if_modified(|last| last.replace(why.clone()).as_ref() != Some(why));
+                !ends.load(Ordering::Acquire)
+            })
+        });
+        let alive = tokio::time::interval(supervisor.alive_every().unwrap_or(SELDOM));
+        Wait { thread, reasons, is_over, alive }
+    }
+
+    /// The next event. The wait is over after [`Step::Free`] and [`Step::Stopped`].
+    async fn step(
+        &mut self,
+        supervisor: &Supervisor,
+        signals: &mut Signals,
+    ) -> anyhow::Result<Step> {
+        loop {
+            tokio::select! {
+                ended = &mut self.thread => {
+                    ended.context("waiting for the store was interrupted")??;
+                    return Ok(Step::Free);
+                }
+                Ok(()) = self.reasons.changed() => {
+                    let why = self.reasons.borrow_and_update().clone();
+                    if let Some(why) = why {
+                        return Ok(Step::WaitsFor(why));
+                    }
+                }
+                _ = self.alive.tick() => supervisor.alive(),
+                () = signals.stop_requested() => {
+                    self.end().await?;
+                    return Ok(Step::Stopped);
+                }
+            }
+        }
+    }
+
+    /// Ends the wait, and closes its connection to the database.
+    async fn end(&mut self) -> anyhow::Result<()> {
+        self.is_over.store(true, Ordering::Release);
+        (&mut self.thread).await.context("waiting for the store was interrupted")?.map(drop)
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
     }
 }
 
@@ -133,26 +191,16 @@ pub async fn leave_to_others(
     (supervisor, signals): (&Supervisor, &mut Signals),
     longest: Duration,
 ) -> anyhow::Result<bool> {
-    let (waited, until) = (config.clone(), Instant::now() + longest.min(LEFT_FOR));
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    let ends = is_stopped.clone();
-    let mut waiting = tokio::task::spawn_blocking(move || {
-        database::await_store(&waited, &|| WhenFree::LeaveToOthers, &mut |why| {
-            let goes_on = Instant::now() < until && !ends.load(Ordering::Acquire);
-            goes_on && !matches!(why, Waiting::Owner(_))
-        })
-    });
-    let mut alive = tokio::time::interval(supervisor.alive_every().unwrap_or(SELDOM));
-    loop {
-        tokio::select! {
-            ended = &mut waiting => {
-                ended.context("waiting for the store was interrupted")??;
-                return Ok(!is_stopped.load(Ordering::Acquire));
-            }
-            _ = alive.tick() => supervisor.alive(),
-            () = signals.stop_requested() => is_stopped.store(true, Ordering::Release),
+    let mut wait = Wait::begin(config, WhenFree::LeaveToOthers, supervisor);
+    let until = Instant::now() + longest.min(LEFT_FOR);
+    while let Ok(step) = tokio::time::timeout_at(until, wait.step(supervisor, signals)).await {
+        match step? {
+            Step::Free | Step::WaitsFor(Waiting::Owner(_)) => break,
+            Step::WaitsFor(_) => {}
+            Step::Stopped => return Ok(false),
         }
     }
+    Ok(true)
 }
 
 /// Writes for `--healthcheck` that the server waits.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pymongo
 import pytest
+from bson import ObjectId
 from pymongo import ReadPreference
 from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure, PyMongoError, WriteConcernError
 from pymongo.read_concern import ReadConcern
@@ -379,6 +380,56 @@ def test_a_primary_steps_down(two):
         assert primary.client().admin.command("hello")["primary"] == other.address
     load.end()
     assert first.log.read_text().count("another server is to become the primary") == 1
+
+
+# Manual, "shutdown": a primary steps down first.
+@pytest.mark.parametrize("how", ["signal", "shutdown"])
+def test_a_primary_that_is_stopped_hands_over_first(two, how):
+    """A client learns of it by an error of the server, not by a connection that was closed under its write."""
+    first, second = two
+    load = Load(two)
+    load.goes_on()
+    items = pymongo.MongoClient(first.address, directConnection=True, retryWrites=False).t.direct
+    ended, errors = threading.Event(), []
+
+    def insert(number):
+        while not ended.is_set():
+            try:
+                items.insert_one({"_id": ObjectId(), "by": number})
+            except PyMongoError as error:
+                errors.append(error)
+                return
+
+    writers = [threading.Thread(target=insert, args=[number], daemon=True) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    until(lambda: items.count_documents({}) > 20)
+    if how == "signal":
+        first.process.terminate()
+    else:
+        with pytest.raises(AutoReconnect):
+            first.client().admin.command("shutdown")
+    assert first.process.wait(PATIENCE) == 0
+    ended.set()
+    for writer in writers:
+        writer.join(PATIENCE)
+    assert [type(error) for error in errors] == [NotPrimaryError] * 4
+    assert first.says("another server becomes the primary first")
+    # It is the primary before the other one has ended.
+    assert second.client().admin.command("hello")["isWritablePrimary"]
+    load.goes_on()
+    load.end()
+
+
+def test_a_primary_that_is_stopped_without_a_successor_ends(two):
+    first, second = two
+    first.client().t.items.insert_one({"_id": 1})
+    until(lambda: len(first.client().admin.command("hello")["hosts"]) == 2)
+    second.kill()
+    began = time.monotonic()
+    # The other one's row is not old yet, so this one counts on it.
+    assert first.end() == 0
+    assert time.monotonic() - began < 9
 
 
 # Manual, "replSetFreeze".

@@ -23,32 +23,33 @@ impl Running {
         drop(self.announcement.take());
     }
 
-    /// Closes the store, so that another server can own it. Commands that run have a second to end.
-    /// The connections of clients stay open, and their commands get errors after which drivers look
-    /// for the new primary.
+    /// Whether another member of the set can become its primary, which this server is.
+    pub fn has_successor(&self) -> bool {
+        let set = self.service.replica_set.get();
+        !self.service.store.is_secondary() && set.is_some_and(|set| set.count() > 1)
+    }
+
+    /// Closes the store, so that another server can own it. Transactions end; commands that run
+    /// have a second to end. The connections of clients stay open, and their commands get errors
+    /// after which drivers look for the new primary.
     ///
     /// # Errors
     /// The store did not close cleanly.
     pub async fn leave_store(&mut self) -> anyhow::Result<()> {
-        if let Some(archive) = self.log_archive.take() {
-            // It waits for the last segment.
-            let _ = tokio::task::spawn_blocking(move || archive.stop()).await;
-        }
+        self.stop_archive().await;
         let service = self.service.clone();
+        let running: HashSet<i32> = service.ops.list().iter().map(|op| op.id()).collect();
         service.store.begin_to_hand_over();
         // Clients that wait for a change of the topology learn it.
         service.is_cut_off();
-        let running: HashSet<i32> = service.ops.list().iter().map(|op| op.id()).collect();
+        let code = ErrorCode::InterruptedDueToReplStateChange;
+        service.sessions.transactions.abort(code, |_| true);
         let mut left = DRAIN.as_millis() / KILL_AGAIN.as_millis();
         while left > 0 && service.ops.list().iter().any(|op| running.contains(&op.id())) {
             tokio::time::sleep(KILL_AGAIN).await;
             left -= 1;
         }
-        match tokio::task::spawn_blocking(move || service.store.close()).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(anyhow!("{}", error.message())),
-            Err(error) => Err(anyhow!(error)),
-        }
+        self.close_store().await
     }
 
     /// Waits until all connections have ended; returns false after the timeout. Commands that have
@@ -89,6 +90,21 @@ impl Running {
     /// # Errors
     /// The store did not close cleanly.
     pub async fn stop_within(mut self, grace: Duration) -> anyhow::Result<()> {
+        self.end_connections(grace).await;
+        let closed = self.close_store().await;
+        self.end(closed).await
+    }
+
+    /// Stops a server that has [left its store](Running::leave_store) to another one.
+    ///
+    /// # Errors
+    /// An audit event could not be written.
+    pub async fn stop_without_store(mut self) -> anyhow::Result<()> {
+        self.end_connections(Duration::ZERO).await;
+        self.end(Ok(())).await
+    }
+
+    async fn end_connections(&mut self, grace: Duration) {
         self.service.audit_stop(Actor::System);
         self.service.shutdown.request();
         self.listeners.shutdown().await;
@@ -99,23 +115,20 @@ impl Running {
         }
         let all = &self.service.sessions.transactions;
         all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
+    }
+
+    async fn stop_archive(&mut self) {
         if let Some(archive) = self.log_archive.take() {
             // It waits for the last segment.
             let _ = tokio::task::spawn_blocking(move || archive.stop()).await;
         }
+    }
+
+    async fn close_store(&mut self) -> anyhow::Result<()> {
+        self.stop_archive().await;
         let store = self.service.store.clone();
         let is_remote = store.engine().caps().is_remote;
-        let closed = tokio::task::spawn_blocking(move || store.close()).await;
-        drop(self.announcement.take());
-        if let Some(traces) = self.traces.take() {
-            traces.stop().await;
-        }
-        if self.service.audit.has_failed() {
-            let advice = "free disk space for the audit log, or choose another with --auditPath";
-            let failure = Failure::new(FailureKind::General, "stopped", advice);
-            return Err(anyhow!("an audit event could not be written").context(failure));
-        }
-        match closed {
+        match tokio::task::spawn_blocking(move || store.close()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(anyhow!("{}", error.message())),
             Err(error) => Err(anyhow!(error)),
@@ -132,5 +145,18 @@ impl Running {
                 "acknowledged writes are stored; the next start does what is left",
             ),
         })
+    }
+
+    async fn end(mut self, closed: anyhow::Result<()>) -> anyhow::Result<()> {
+        drop(self.announcement.take());
+        if let Some(traces) = self.traces.take() {
+            traces.stop().await;
+        }
+        if self.service.audit.has_failed() {
+            let advice = "free disk space for the audit log, or choose another with --auditPath";
+            let failure = Failure::new(FailureKind::General, "stopped", advice);
+            return Err(anyhow!("an audit event could not be written").context(failure));
+        }
+        closed
     }
 }
