@@ -36,6 +36,9 @@ GO_FETCHES_ITSELF_FROM, GO_FROM_PROXY = (1, 21), "1.25.0"
 START_SECS, STOP_SECS, PREPARE_SECS = 30, 20, 1800
 # A suite that is not done after SUITE_SECS gets SIGTERM, and SIGKILL after KILL_SECS more. It counts as failed.
 SUITE_SECS, KILL_SECS = 900, 10
+# Of the log of a failed suite: its last lines, and those from each one that tells of a failure.
+END_LINES, FAILURE_LINES = 150, 20
+FAILED_LINE = re.compile(r"^\s*not ok |^--- FAIL|<<< (FAILURE|ERROR)!|^---- .* stdout ----")
 
 
 @dataclass(frozen=True)
@@ -651,10 +654,15 @@ def prepare(suites: list[Suite]) -> dict[str, str]:
 
 
 def show_log(suite: Suite) -> None:
-    """What a failed suite printed; a mark before each line keeps its counts out of ours."""
-    print(f"--- {suite.name}: end of {suite.log}")
-    for line in suite.log.read_text(errors="replace").splitlines()[-150:]:
-        print(f"  | {line}")
+    """What a failed suite printed about failures, and at its end; a mark before each line keeps its counts out of ours."""
+    print(f"--- {suite.name}: {suite.log}")
+    lines = suite.log.read_text(errors="replace").splitlines()
+    end, shown = max(0, len(lines) - END_LINES), 0
+    for number, line in enumerate(lines):
+        if FAILED_LINE.search(line):
+            shown = max(shown, number + FAILURE_LINES)
+        if number < shown or number >= end:
+            print(f"  | {line}")
 
 
 def main() -> int:

@@ -473,12 +473,12 @@ fn shutdown_checks_the_types_of_its_arguments() {
         14,
         "BSON field 'shutdown.timeoutSecs' is the wrong type 'string', expected types '[long, int, decimal, double']",
     );
-    assert!(!server.service.shutdown.is_requested());
+    assert!(!server.service.shutdown.is_asked());
     assert_eq!(
         server.run(doc! { "shutdown": 1, "force": true, "timeoutSecs": 1 }),
         doc! { "ok": 1.0 }
     );
-    assert!(server.service.shutdown.is_requested());
+    assert!(server.service.shutdown.is_asked());
 }
 
 /// The declarations, `listCommands`, and the strict check of the stable API agree on what belongs

@@ -190,7 +190,7 @@ impl Running {
 
     /// Waits until a stop is requested.
     pub async fn stop_requested(&self) {
-        self.service.shutdown.requested().await;
+        self.service.shutdown.asked().await;
     }
 }
 

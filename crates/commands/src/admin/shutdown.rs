@@ -17,12 +17,13 @@ pub(crate) const ROW: Command = Command::new("shutdown", "Stops the server", run
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
-    // A single node has nothing to force and no member to wait for; only the types are checked.
+    // All members read one store, so there is nothing to force and none to wait for; only the types
+    // are checked.
     fields.bool("force")?;
     fields.long("timeoutSecs")?;
     tracing::info!(client = &*ctx.connection.client, "a client requested a shutdown");
     ctx.service.audit_stop(Actor::Client(ctx.connection));
     ctx.effects.close_connection();
-    ctx.service.shutdown.request();
+    ctx.service.shutdown.ask();
     Ok(())
 }

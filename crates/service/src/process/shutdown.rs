@@ -7,32 +7,51 @@ use tokio::sync::watch;
 
 /// Flags that are set at most once.
 pub struct Shutdown {
+    asked: watch::Sender<bool>,
     requested: watch::Sender<bool>,
     hands_over: watch::Sender<Option<Duration>>,
 }
 
 impl Default for Shutdown {
     fn default() -> Shutdown {
-        Shutdown { requested: watch::Sender::new(false), hands_over: watch::Sender::new(None) }
+        Shutdown {
+            asked: watch::Sender::new(false),
+            requested: watch::Sender::new(false),
+            hands_over: watch::Sender::new(None),
+        }
     }
 }
 
 impl Shutdown {
-    /// Sets the flag.
-    pub fn request(&self) {
-        self.requested.send_replace(true);
+    /// Asks the server to stop. It leaves its store to another server first, if there is one.
+    pub fn ask(&self) {
+        self.asked.send_replace(true);
     }
 
-    /// Whether the flag is set.
+    /// Ends the connections and the background work.
+    pub fn request(&self) {
+        self.requested.send_replace(true);
+        self.ask();
+    }
+
+    /// Whether the server was asked to stop.
+    pub fn is_asked(&self) -> bool {
+        *self.asked.borrow()
+    }
+
+    /// Waits until the server is asked to stop.
+    pub async fn asked(&self) {
+        wait_for(&self.asked).await;
+    }
+
+    /// Whether connections and background work are to end.
     pub fn is_requested(&self) -> bool {
         *self.requested.borrow()
     }
 
-    /// Waits until the flag is set.
+    /// Waits until connections and background work are to end.
     pub async fn requested(&self) {
-        let mut receiver = self.requested.subscribe();
-        // An error means that the flag was dropped with the service, which is an end as well.
-        let _ = receiver.wait_for(|requested| *requested).await;
+        wait_for(&self.requested).await;
     }
 
     /// Asks the server to leave the store to another server over it, and to begin again as a
@@ -49,4 +68,9 @@ impl Shutdown {
             _ => std::future::pending().await,
         }
     }
+}
+
+async fn wait_for(flag: &watch::Sender<bool>) {
+    // An error means that the flag was dropped with the service, which is an end as well.
+    let _ = flag.subscribe().wait_for(|is_set| *is_set).await;
 }
