@@ -163,6 +163,9 @@ impl PostgresEngine {
             members::prepare(&connection, &options.schema, deadline)?;
         }
         let owner = Ownership::take(connection, &options.schema, wait, deadline)?;
+        if let (true, Some(session)) = (options.others_wait, &owner.connection) {
+            members::end_candidacy(session, &options.schema, deadline)?;
+        }
         let pool = Pool::new(connector, Some(owner), options);
         if options.others_wait {
             pool.beat(deadline).map_err(|error| unavailable(error.to_string()))?;

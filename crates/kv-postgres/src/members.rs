@@ -10,8 +10,8 @@
 //! alone.
 //!
 //! When the store has no owner, the secondary that is about to open it writes the only row of the
-//! table `candidate`, and the others wait. A row that is older than three seconds
-//! ([`CANDIDATE_FOR`]) is that of a server which has failed, or has owned the store since.
+//! table `candidate`, and the others wait. The owner removes the row. One that is older than three
+//! seconds ([`CANDIDATE_FOR`]) is that of a server which has failed.
 //!
 //! Drivers forget the servers that the primary does not list. A secondary therefore serves no
 //! client before the owner has read its row ([`KNOWN_AFTER`]).
@@ -22,6 +22,7 @@ use mayfly_kv::{Member, Members};
 
 use crate::connection::Connection;
 use crate::open_error::OpenError;
+use crate::owner::{OWNER_LOCK, holders};
 
 /// How often each server writes its row and reads the others.
 pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -84,7 +85,7 @@ pub(crate) fn note(
 }
 
 /// Makes the server with this address the candidate for owner of the store. Returns false if
-/// another server is.
+/// another server is, or owns it.
 pub(crate) fn stand_for_owner(
     connection: &Connection,
     schema: &str,
@@ -93,12 +94,22 @@ pub(crate) fn stand_for_owner(
 ) -> Result<bool, OpenError> {
     let (address, millis) = (quoted(address), CANDIDATE_FOR.as_millis());
     let text = format!(
-        "insert into \"{schema}\".candidate as c values (true, {address}, clock_timestamp()) \
-         on conflict (one) do update set address = excluded.address, at = excluded.at \
+        "insert into \"{schema}\".candidate as c select true, {address}, clock_timestamp() \
+         where not exists (select {}) on conflict (one) do update set address = excluded.address, at = excluded.at \
          where c.at < clock_timestamp() - interval '{millis} milliseconds' \
-         returning address"
+         returning address",
+        holders(schema, OWNER_LOCK)
     );
     Ok(!connection.open_with(&text, deadline)?.is_empty())
+}
+
+/// Removes the candidate, once this server owns the store.
+pub(crate) fn end_candidacy(
+    connection: &Connection,
+    schema: &str,
+    deadline: Instant,
+) -> Result<(), OpenError> {
+    connection.open_with(&format!("delete from \"{schema}\".candidate"), deadline).map(|_| ())
 }
 
 /// Removes the row of a server that ends.

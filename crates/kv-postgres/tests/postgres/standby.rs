@@ -62,6 +62,11 @@ fn one_secondary_stands_for_owner_and_the_others_wait() {
     let began = Instant::now();
     assert_eq!(stand("c:3", 100), (true, Some(Waiting::Candidate)));
     assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+    // The candidate has opened the store: when it is gone, another one follows at once.
+    let owner = PostgresEngine::open(&server.url(), member("c:3")).unwrap();
+    assert!(!stand("b:2", 1).0);
+    owner.close().unwrap();
+    assert_eq!(stand("b:2", 1), (true, None));
 }
 
 fn end_sessions(server: &Server, schema: &str) {
