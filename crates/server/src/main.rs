@@ -18,8 +18,8 @@ use mayfly_server::signals::Signals;
 use mayfly_server::standby::{self, Turn};
 use mayfly_server::supervisor::{self, Supervisor};
 use mayfly_server::{
-    Config, DRAIN, DatabaseClock, Running, StartOptions, backup, check, copy, healthcheck,
-    permissions, processor, start, status_task, storage_task,
+    Config, DRAIN, DatabaseClock, KeptListeners, Running, StartOptions, backup, check, copy,
+    healthcheck, permissions, processor, start, status_task, storage_task,
 };
 use mayfly_service::LogVerbosity;
 use mayfly_service::{Actor, LogRing, LogRotation, Service};
@@ -38,15 +38,15 @@ const MOST_THREADS: usize = 4096;
 /// How a run of the program has ended.
 enum Ended {
     With(ExitCode),
-    /// It begins again, as a server that waits for the store.
-    ForStandby,
+    /// It begins again, as a server that waits for the store, with the sockets of its clients.
+    ForStandby(KeptListeners),
 }
 
 fn main() -> ExitCode {
     let began = Instant::now();
     let ended = run(began).and_then(|ended| match ended {
         Ended::With(code) => Ok(code),
-        Ended::ForStandby => Err(standby::begin_again()),
+        Ended::ForStandby(kept) => Err(standby::begin_again(&kept)),
     });
     match ended {
         Ok(code) => code,
@@ -58,6 +58,7 @@ fn main() -> ExitCode {
 }
 
 fn run(began: Instant) -> anyhow::Result<Ended> {
+    let listeners = KeptListeners::of_previous_program();
     processor::check()?;
     let flags = Flags::read()?;
     if let Some(ended) = run_task(flags.task.as_ref()) {
@@ -82,7 +83,10 @@ fn run(began: Instant) -> anyhow::Result<Ended> {
         return Ok(DONE);
     }
     let background = match (config.fork, daemon::is_background()) {
-        (true, false) => return daemon::start().map(Ended::With),
+        (true, false) => {
+            drop(listeners);
+            return daemon::start().map(Ended::With);
+        }
         (true, true) => Some(Background::enter()?),
         (false, _) => None,
     };
@@ -107,6 +111,7 @@ fn run(began: Instant) -> anyhow::Result<Ended> {
         argv: shown_words(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
         parsed,
         background: true,
+        listeners,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -151,7 +156,7 @@ const DONE: Ended = Ended::With(ExitCode::SUCCESS);
 
 /// Starts a server, or waits for the store first; `None` if it was asked to stop meanwhile.
 async fn begin(
-    (options, config): (StartOptions, &Config),
+    (mut options, config): (StartOptions, &Config),
     supervisor: &Supervisor,
     waits: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<(Option<anyhow::Result<Running>>, Signals)> {
@@ -160,7 +165,9 @@ async fn begin(
         return Ok((Some(start(options).await), Signals::listen()?));
     }
     let mut signals = Signals::listen()?;
-    let turn = standby::await_turn(config, (supervisor, &mut signals), waits).await?;
+    let turn =
+        standby::await_turn(config, (supervisor, &mut signals), &mut options.listeners, waits)
+            .await?;
     let is_secondary = match turn {
         Turn::Open => false,
         Turn::Read => true,
@@ -194,7 +201,7 @@ async fn serve(
         Err(error) if config.storage_standby && standby::waits_again(&error) => {
             tracing::warn!("{}; this server waits again", failure::sentence(&error));
             tokio::time::sleep(standby::BEFORE_AGAIN).await;
-            return Ok(Ended::ForStandby);
+            return Ok(Ended::ForStandby(KeptListeners::default()));
         }
         Err(error) => return Err(error),
     };
@@ -228,19 +235,18 @@ async fn serve(
             running.leave_store().await?;
             let waits = (&supervisor, &mut signals);
             let goes_on = standby::leave_to_others(config, waits, longest).await?;
-            running.abandon().await;
-            return Ok(if goes_on { Ended::ForStandby } else { DONE });
+            let kept = running.abandon().await;
+            return Ok(if goes_on { Ended::ForStandby(kept) } else { DONE });
         }
         End::StandsForOwner => {
             tracing::info!("the primary is gone; this server begins again as the primary");
-            running.abandon().await;
-            return Ok(Ended::ForStandby);
+            return Ok(Ended::ForStandby(running.abandon().await));
         }
         End::TakenOver => {
             tracing::error!("another server has taken the store over");
-            running.abandon().await;
+            let kept = running.abandon().await;
             return if config.storage_standby {
-                Ok(Ended::ForStandby)
+                Ok(Ended::ForStandby(kept))
             } else {
                 Err(standby::ended())
             };

@@ -28,7 +28,8 @@ pub(crate) async fn open_service(
     options: StartOptions,
     host: String,
 ) -> anyhow::Result<Arc<Service>> {
-    let StartOptions { mut config, clock, database_clock, log, argv, parsed, background } = options;
+    let StartOptions { mut config, clock, database_clock, log, argv, parsed, background, .. } =
+        options;
     // Other members of a set see the address.
     config.advertise.get_or_insert_with(|| host.clone());
     data_folder::check(&config)?;

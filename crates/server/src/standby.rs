@@ -26,6 +26,7 @@ use tokio::time::{Instant, Interval};
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
+use crate::kept_listeners::KeptListeners;
 use crate::signals::Signals;
 use crate::supervisor::Supervisor;
 use crate::{Config, daemon, database, start};
@@ -48,14 +49,15 @@ pub enum Turn {
     Stop,
 }
 
-/// Waits for the store. `begun` is called when the server has to wait, after its addresses were
-/// tried.
+/// Waits for the store. When the server has to wait, `begun` is called, after its addresses were
+/// tried, and the sockets of `kept` are closed.
 ///
 /// # Errors
 /// A [`Failure`] as of a start.
 pub async fn await_turn(
     config: &Config,
     (supervisor, signals): (&Supervisor, &mut Signals),
+    kept: &mut KeptListeners,
     begun: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<Turn> {
     if config.engine != EngineChoice::Postgres {
@@ -64,7 +66,7 @@ pub async fn await_turn(
         return Err(anyhow!("only a store in PostgreSQL has several servers").context(failure));
     }
     // A port in use is reported now, not when the server is needed.
-    start::try_addresses(config).await?;
+    start::try_addresses(config, kept).await?;
     let mut wait = Wait::begin(config, WhenFree::Open, supervisor);
     let (mut begun, mut announced) = (Some(begun), None);
     loop {
@@ -77,6 +79,8 @@ pub async fn await_turn(
             Step::Free => return Ok(Turn::Open),
             Step::Stopped => return Ok(Turn::Stop),
         };
+        // Clients go to another server at once.
+        *kept = KeptListeners::default();
         tracing::info!("standby: {why}");
         if let Some(begun) = begun.take() {
             begun()?;
@@ -230,15 +234,16 @@ pub fn waits_again(error: &anyhow::Error) -> bool {
 /// The pause before a server whose start has failed waits for the store again.
 pub const BEFORE_AGAIN: Duration = Duration::from_secs(1);
 
-/// Executes the program again with the same arguments, so that it waits for the store. Returns only
-/// if that fails.
-pub fn begin_again() -> anyhow::Error {
+/// Executes the program again with the same arguments, so that it waits for the store. It gets the
+/// sockets on which clients connect. Returns only if that fails.
+pub fn begin_again(kept: &KeptListeners) -> anyhow::Error {
     let failed = |error: std::io::Error| anyhow!(error).context("cannot begin again as a standby");
     match std::env::current_exe() {
         Ok(program) => {
             let mut again = Command::new(program);
             // A process in the background begins another one, as the first one has.
             again.args(std::env::args_os().skip(1)).env_remove(daemon::MARK);
+            kept.pass_on(&mut again);
             failed(again.exec())
         }
         Err(error) => failed(error),

@@ -28,6 +28,7 @@ use crate::config::EngineChoice;
 use crate::database_clock::DatabaseClock;
 use crate::failure::{Failure, FailureKind};
 use crate::healthcheck::Announcement;
+use crate::kept_listeners::KeptListeners;
 use crate::opening::{configure, open_service};
 use crate::tls::{self, Transport};
 use crate::traces::Exporter;
@@ -53,6 +54,8 @@ pub struct StartOptions {
     /// Whether background threads of the store (TTL monitor, sweeper) run; tests drive them
     /// manually.
     pub background: bool,
+    /// Sockets that listen already.
+    pub listeners: KeptListeners,
 }
 
 impl StartOptions {
@@ -67,6 +70,7 @@ impl StartOptions {
             argv: Vec::new(),
             parsed: DocBuf::empty(),
             background: false,
+            listeners: KeptListeners::default(),
         })
     }
 }
@@ -77,6 +81,7 @@ pub struct Running {
     pub service: Arc<Service>,
     addresses: Vec<SocketAddr>,
     http_addresses: Vec<SocketAddr>,
+    sockets: Vec<Arc<TcpListener>>,
     listeners: JoinSet<()>,
     connected: Connected,
     announcement: Option<Announcement>,
@@ -88,10 +93,10 @@ pub struct Running {
 ///
 /// # Errors
 /// A [`Failure`]: the address or the folder, the cause, and what the operator can do.
-pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
+pub async fn start(mut options: StartOptions) -> anyhow::Result<Running> {
     let config = options.config.clone();
     // Listens first: a port in use is detected before a data folder is created or changed.
-    let listeners = listen(&config).await?;
+    let listeners = listen(&config, &std::mem::take(&mut options.listeners)).await?;
     let site = http::Prepared::open(&config).await?;
     check_addresses()?;
     let transport = Arc::new(Transport::open(config.tls.clone())?);
@@ -129,8 +134,8 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     }
     warn_if_open(&config, &addresses);
     let log_archive = membership::archive_log(&config, &service)?;
-    for listener in listeners {
-        tasks.spawn(accept(listener, reception.clone()));
+    for listener in &listeners {
+        tasks.spawn(accept(listener.clone(), reception.clone()));
     }
     let http_addresses = bound(&site.listeners);
     site.start(&mut tasks, &service, &reception.transport);
@@ -144,6 +149,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         service,
         addresses,
         http_addresses,
+        sockets: listeners,
         listeners: tasks,
         connected,
         announcement,
@@ -155,8 +161,8 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
 ///
 /// # Errors
 /// As [`start`].
-pub(crate) async fn try_addresses(config: &Config) -> anyhow::Result<()> {
-    listen(config).await?;
+pub(crate) async fn try_addresses(config: &Config, kept: &KeptListeners) -> anyhow::Result<()> {
+    listen(config, kept).await?;
     http::Prepared::open(config).await.map(drop)
 }
 
@@ -332,7 +338,7 @@ fn bound(listeners: &[TcpListener]) -> Vec<SocketAddr> {
     listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
 }
 
-async fn listen(config: &Config) -> anyhow::Result<Vec<TcpListener>> {
+async fn listen(config: &Config, kept: &KeptListeners) -> anyhow::Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
     let mut port = config.port;
     for name in &config.bind {
@@ -347,7 +353,7 @@ async fn listen(config: &Config) -> anyhow::Result<Vec<TcpListener>> {
         for mut address in resolved {
             check_open(config, address)?;
             address.set_port(port);
-            let listener = match open_listener(address) {
+            let listener = match kept.listener(address).map_or_else(|| open_listener(address), Ok) {
                 Ok(listener) => listener,
                 // `localhost` may resolve to IPv6 on a machine without it.
                 Err(_) if address.is_ipv6() && !listeners.is_empty() => continue,

@@ -1,6 +1,7 @@
 """A replica set over one PostgreSQL: the owner of the store is the primary, the others are secondaries that answer reads."""
 
 import os
+import socket
 import threading
 import time
 from pathlib import Path
@@ -626,3 +627,44 @@ def test_members_over_tls_with_users(tmp_path):
         assert on_secondary(client.t.items).count_documents({}) == 2
         for member in members:
             assert member.end() == 0
+
+
+class Knocks:
+    """Connects to these servers all the time, and counts how often each refuses."""
+
+    def __init__(self, members):
+        self.ended, self.refused = threading.Event(), dict.fromkeys(members, 0)
+        self.threads = [threading.Thread(target=self.knock, args=[member], daemon=True) for member in members]
+        for thread in self.threads:
+            thread.start()
+
+    def knock(self, member):
+        while not self.ended.is_set():
+            try:
+                socket.create_connection(("127.0.0.1", member.port), timeout=PATIENCE).close()
+            except ConnectionRefusedError:
+                self.refused[member] += 1
+
+    def end(self):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(PATIENCE)
+        return self.refused
+
+
+def test_servers_that_begin_again_refuse_no_connection(two):
+    first, second = two
+    client = connect(two)
+    until(lambda: len(client.nodes) == 2 and client.secondaries)
+    knocks = Knocks(two)
+    first.client().admin.command("replSetStepDown", 60)
+    until(lambda: client.primary == ("127.0.0.1", second.port) and client.secondaries)
+    assert knocks.end() == {first: 0, second: 0}
+    knocks = Knocks([first])
+    second.kill()
+    client.t.items.insert_one({"_id": 1})
+    assert client.primary == ("127.0.0.1", first.port) and knocks.end() == {first: 0}
+    # The port is free when the server has ended.
+    assert first.end() == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", first.port))

@@ -24,12 +24,13 @@ const UNKNOWN_CACHE: f64 = 0.25;
 /// The prefix of environment variables.
 const ENVIRONMENT_PREFIX: &str = "MAYFLYDB_";
 /// Names with the prefix that are not keys.
-const NOT_KEYS: [&str; 5] = [
+const NOT_KEYS: [&str; 6] = [
     "MAYFLYDB_CONFIG",
     "MAYFLYDB_SETPARAMETER",
     "MAYFLYDB_GIT_VERSION",
     "MAYFLYDB_VERSION",
     crate::daemon::MARK,
+    crate::kept_listeners::VARIABLE,
 ];
 
 /// The prefix of variables for a first start.

@@ -9,6 +9,7 @@ use mayfly_service::Actor;
 
 use super::{DRAIN, Running};
 use crate::failure::{Failure, FailureKind};
+use crate::kept_listeners::KeptListeners;
 
 /// How long the server waits for killed commands.
 const DRAIN_KILLED: Duration = Duration::from_secs(2);
@@ -17,10 +18,12 @@ const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 impl Running {
     /// Ends the server after another one has taken its store over, which cannot be closed. Clients
-    /// get no more replies: they connect to the other server.
-    pub async fn abandon(mut self) {
+    /// get no more replies: they connect to the other server, or wait for the program that begins
+    /// again with the sockets that are returned.
+    pub async fn abandon(mut self) -> KeptListeners {
         self.listeners.shutdown().await;
         drop(self.announcement.take());
+        KeptListeners::keep(&self.sockets)
     }
 
     /// Whether another member of the set can become its primary, which this server is.
@@ -108,6 +111,7 @@ impl Running {
         self.service.audit_stop(Actor::System);
         self.service.shutdown.request();
         self.listeners.shutdown().await;
+        self.sockets.clear();
         if !self.drained(grace).await {
             let ops = self.service.ops.list();
             let left: Vec<String> = ops.iter().take(5).map(|op| op.info().ns).collect();
