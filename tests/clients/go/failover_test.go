@@ -161,7 +161,7 @@ func TestStepDownUnderAChangeStream(t *testing.T) {
 	}
 	see := func(from, to int) {
 		for id := from; id < to; id++ {
-			// The driver does not resume after a connection that the former primary refuses: it may be about to listen again.
+			// The driver does not resume when its pool was cleared by the closed connection of another operation.
 			for !stream.Next(ctx) {
 				if ctx.Err() != nil {
 					t.Fatalf("no event of %d: %v", id, stream.Err())

@@ -519,7 +519,7 @@ def test_one_secondary_takes_over_and_the_other_goes_on_reading(three):
     ended.set()
     for thread in threads:
         thread.join(PATIENCE)
-    assert errors[winner] and not errors[reader]
+    assert not errors[reader]
     assert not reader.says("begins again") and reader.log.read_text().count("ready on") == 1
     seen = [event for event in events[reader] if event != last]
     assert seen == list(range(seen[0], seen[0] + len(seen)))
