@@ -245,13 +245,13 @@ SHORT = [
     ("renameCollection during a takeover", rename, TAKEOVER_SECS),
     ("patronictl switchover", switch_over, 0),
 ]
-#: In the cuts of 16 s another server takes over after ten. Operations that the former owner is executing wait for PostgreSQL
-#: until the cut ends, since it cannot know that it was replaced.
+#: In the cuts of 16 s another server takes over after ten. The former owner cannot know that, and ends its operations when it
+#: could not reach PostgreSQL for ten seconds, which it notices up to two seconds later.
 LONG = [
     ("network of the owner cut for 5 s, requests only", cut("to", 5), 5),
-    ("network of the owner cut for 16 s, both ways", cut("both", 16), 16),
-    ("network of the owner cut for 16 s, requests only", cut("to", 16), 16),
-    ("network of the owner cut for 16 s, replies only", cut("from", 16), 16),
+    ("network of the owner cut for 16 s, both ways", cut("both", 16), 12),
+    ("network of the owner cut for 16 s, requests only", cut("to", 16), 12),
+    ("network of the owner cut for 16 s, replies only", cut("from", 16), 12),
     ("machine of PostgreSQL's primary lost", lose_machine, 0),
 ]
 #: Once more, since what they interrupt is different each time.

@@ -22,7 +22,7 @@ use mayfly_kv::{Member, Members};
 
 use crate::connection::Connection;
 use crate::open_error::OpenError;
-use crate::owner::{OWNER_LOCK, holders};
+use crate::owner::{OWNER_LOCK, WAITING_LOCK, holders};
 
 /// How often each server writes its row and reads the others.
 pub(crate) const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -101,6 +101,21 @@ pub(crate) fn stand_for_owner(
         holders(schema, OWNER_LOCK)
     );
     Ok(!connection.open_with(&text, deadline)?.is_empty())
+}
+
+/// Whether another server waits for the store, or is about to open it.
+pub(crate) fn others_wait(
+    connection: &Connection,
+    schema: &str,
+    deadline: Instant,
+) -> Result<bool, OpenError> {
+    let (waiting, millis) = (holders(schema, WAITING_LOCK), CANDIDATE_FOR.as_millis());
+    let text = format!(
+        "select exists (select {waiting}) or exists (select from \"{schema}\".candidate \
+         where at > clock_timestamp() - interval '{millis} milliseconds')"
+    );
+    let row = connection.open_with(&text, deadline)?;
+    Ok(row.first().and_then(Option::as_deref) == Some("t"))
 }
 
 /// Removes the candidate, once this server owns the store.

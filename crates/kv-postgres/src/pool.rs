@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use mayfly_kv::{KvError, KvResult, Members};
 use mayfly_work::{OpCtx, current};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::connection::{Connection, Connector};
 use crate::members;
@@ -224,7 +224,10 @@ impl Pool {
             let connection = self.connector.connect(deadline).map_err(OpenError::unavailable)?;
             return owner::identify(connection, deadline);
         }
-        self.with_ownership(deadline, |_| Ok(()))?;
+        let owner = lock_until(&self.owner, deadline)?;
+        // It may have been lost while another thread had the lock.
+        self.check_contact()?;
+        self.with_ownership(owner, deadline, |_| Ok(()))?;
         let mut connection = self.connector.connect(deadline).map_err(OpenError::unavailable)?;
         let joined = owner::join(&mut connection, &self.connector.schema, number, deadline);
         self.note_owner(&joined);
@@ -246,7 +249,8 @@ impl Pool {
             };
             return self.note_members(&connection, deadline);
         }
-        self.with_ownership(deadline, |connection| {
+        let owner = lock_until(&self.owner, deadline)?;
+        self.with_ownership(owner, deadline, |connection| {
             match standby::beat(connection, schema, number, deadline) {
                 Ok(true) => self.note_members(connection, deadline),
                 Ok(false) => Err(owner::fenced()),
@@ -345,10 +349,10 @@ impl Pool {
     /// lost.
     fn with_ownership<T>(
         &self,
+        mut owner: MutexGuard<'_, Ownership>,
         deadline: Instant,
         act: impl FnOnce(&Connection) -> KvResult<T>,
     ) -> KvResult<T> {
-        let mut owner = lock_until(&self.owner, deadline)?;
         let retaken = match &owner.connection {
             Some(connection) if connection.is_usable() => Ok(()),
             Some(lost) => {

@@ -145,7 +145,7 @@ pub enum WhenFree {
     Open,
     /// It serves reads, and opens the store unless another server is about to do so.
     StandForOwner,
-    /// It goes on waiting, because another server is to open the store.
+    /// It goes on waiting while there is another server that waits for the store.
     LeaveToOthers,
 }
 
@@ -235,7 +235,12 @@ fn stand(
                 false => Ok(Found::Waiting(Waiting::Candidate)),
             }
         }
-        (Found::Free, WhenFree::LeaveToOthers, _, _) => Ok(Found::Waiting(Waiting::Candidate)),
+        (Found::Free, WhenFree::LeaveToOthers, Some(connection), _) => {
+            match members::others_wait(connection, &options.schema, Instant::now() + PATIENCE)? {
+                true => Ok(Found::Waiting(Waiting::Candidate)),
+                false => Ok(Found::Free),
+            }
+        }
         _ => Ok(found),
     }
 }
