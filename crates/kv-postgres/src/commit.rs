@@ -22,8 +22,9 @@
 //!     insert into commits select token
 //! ```
 //!
-//! Inside of a transaction it would not be committed, and therefore writes nothing there. PostgreSQL
-//! reports how many tokens it has written: 0 in a transaction, otherwise 1 ([`crate::sql`]).
+//! Inside of a transaction it would not be committed, and therefore writes nothing there.
+//! PostgreSQL reports how many tokens it has written: 0 in a transaction, otherwise 1
+//! ([`crate::sql`]).
 //!
 //! Otherwise each statement is a message of its own: a failed one makes the later ones fail, and
 //! COMMIT roll back. COMMIT reports no error then; therefore every reply is checked. If the

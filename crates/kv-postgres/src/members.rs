@@ -95,7 +95,8 @@ pub(crate) fn stand_for_owner(
     let (address, millis) = (quoted(address), CANDIDATE_FOR.as_millis());
     let text = format!(
         "insert into \"{schema}\".candidate as c select true, {address}, clock_timestamp() \
-         where not exists (select {}) on conflict (one) do update set address = excluded.address, at = excluded.at \
+         where not exists (select {}) \
+         on conflict (one) do update set address = excluded.address, at = excluded.at \
          where c.at < clock_timestamp() - interval '{millis} milliseconds' \
          returning address",
         holders(schema, OWNER_LOCK)

@@ -64,10 +64,7 @@ fn run(began: Instant) -> anyhow::Result<Ended> {
     if let Some(ended) = run_task(flags.task.as_ref()) {
         return ended.map(|()| DONE);
     }
-    let environment: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    let layers = Layers::collect(&flags, &environment)?;
+    let layers = Layers::collect(&flags, &environment())?;
     if flags.print_config {
         let mut out = std::io::stdout();
         out.write_all(layers.describe().as_bytes()).context("cannot write the configuration")?;
@@ -129,6 +126,12 @@ fn run(began: Instant) -> anyhow::Result<Ended> {
         tracing::error!("{}", failure::sentence(error));
     }
     ended
+}
+
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// Runs a task that reads no configuration; `None` if there is none.
@@ -195,7 +198,7 @@ async fn serve(
         tracing::info!("stopped");
         return Ok(DONE);
     };
-    let mut running = match started {
+    let running = match started {
         Ok(running) => running,
         // Another waiting server, or the owner that has come back, was faster.
         Err(error) if config.storage_standby && standby::waits_again(&error) => {
@@ -218,45 +221,53 @@ async fn serve(
         gone = owner_is_gone(&running, config) => gone.map(|()| End::StandsForOwner)?,
         never = supervisor.attend(&running.service) => never,
     };
-    let grace = match end {
+    end_after(end, running, config, (&supervisor, &mut signals)).await
+}
+
+/// Ends the server for this reason.
+async fn end_after(
+    end: End,
+    mut running: Running,
+    config: &Config,
+    (supervisor, signals): (&Supervisor, &mut Signals),
+) -> anyhow::Result<Ended> {
+    match end {
         End::Asked(_) if running.has_successor() => {
             supervisor.stopping();
             tracing::info!("stopping: another server becomes the primary first");
             running.leave_store().await?;
-            let waits = (&supervisor, &mut signals);
-            standby::leave_to_others(config, waits, LEFT_AT_STOP).await?;
+            standby::leave_to_others(config, (supervisor, signals), LEFT_AT_STOP).await?;
             running.stop_without_store().await?;
             tracing::info!("stopped");
-            return Ok(DONE);
+            Ok(DONE)
         }
-        End::Asked(grace) => grace,
+        End::Asked(grace) => {
+            supervisor.stopping();
+            tracing::info!("stopping: new connections are refused, running commands may finish");
+            running.stop_within(grace).await?;
+            tracing::info!("stopped");
+            Ok(DONE)
+        }
         End::HandsOver(longest) => {
             tracing::info!("another server is to become the primary; this one begins again");
             running.leave_store().await?;
-            let waits = (&supervisor, &mut signals);
-            let goes_on = standby::leave_to_others(config, waits, longest).await?;
+            let goes_on = standby::leave_to_others(config, (supervisor, signals), longest).await?;
             let kept = running.abandon().await;
-            return Ok(if goes_on { Ended::ForStandby(kept) } else { DONE });
+            Ok(if goes_on { Ended::ForStandby(kept) } else { DONE })
         }
         End::StandsForOwner => {
             tracing::info!("the primary is gone; this server begins again as the primary");
-            return Ok(Ended::ForStandby(running.abandon().await));
+            Ok(Ended::ForStandby(running.abandon().await))
         }
         End::TakenOver => {
             tracing::error!("another server has taken the store over");
             let kept = running.abandon().await;
-            return if config.storage_standby {
-                Ok(Ended::ForStandby(kept))
-            } else {
-                Err(standby::ended())
-            };
+            match config.storage_standby {
+                true => Ok(Ended::ForStandby(kept)),
+                false => Err(standby::ended()),
+            }
         }
-    };
-    supervisor.stopping();
-    tracing::info!("stopping: new connections are refused, running commands may finish");
-    running.stop_within(grace).await?;
-    tracing::info!("stopped");
-    Ok(DONE)
+    }
 }
 
 /// Installs the log; returns the function that changes its verbosity.

@@ -41,10 +41,10 @@ impl Running {
     pub async fn leave_store(&mut self) -> anyhow::Result<()> {
         self.stop_archive().await;
         let service = self.service.clone();
-        let running: HashSet<i32> = service.ops.list().iter().map(|op| op.id()).collect();
         service.store.begin_to_hand_over();
         // Clients that wait for a change of the topology learn it.
         service.is_cut_off();
+        let running: HashSet<i32> = service.ops.list().iter().map(|op| op.id()).collect();
         let code = ErrorCode::InterruptedDueToReplStateChange;
         service.sessions.transactions.abort(code, |_| true);
         let mut left = DRAIN.as_millis() / KILL_AGAIN.as_millis();
