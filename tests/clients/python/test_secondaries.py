@@ -630,7 +630,7 @@ def test_members_over_tls_with_users(tmp_path):
 
 
 class Knocks:
-    """Connects to these servers all the time, and counts how often each refuses."""
+    """Connects to these servers some hundred times a second, and counts how often each refuses."""
 
     def __init__(self, members):
         self.ended, self.refused = threading.Event(), dict.fromkeys(members, 0)
@@ -644,6 +644,7 @@ class Knocks:
                 socket.create_connection(("127.0.0.1", member.port), timeout=PATIENCE).close()
             except ConnectionRefusedError:
                 self.refused[member] += 1
+            time.sleep(0.003)
 
     def end(self):
         self.ended.set()
