@@ -104,16 +104,21 @@ pub(crate) fn stand_for_owner(
     Ok(!connection.open_with(&text, deadline)?.is_empty())
 }
 
-/// Whether another server waits for the store, or is about to open it.
+/// Whether another server than the one with this address waits for the store, is about to open it,
+/// or has shown a sign of life as a member: it may be starting.
 pub(crate) fn others_wait(
     connection: &Connection,
     schema: &str,
+    address: &str,
     deadline: Instant,
 ) -> Result<bool, OpenError> {
-    let (waiting, millis) = (holders(schema, WAITING_LOCK), CANDIDATE_FOR.as_millis());
+    let (waiting, address) = (holders(schema, WAITING_LOCK), quoted(address));
+    let is_new =
+        format!("at > clock_timestamp() - interval '{} milliseconds'", CANDIDATE_FOR.as_millis());
     let text = format!(
-        "select exists (select {waiting}) or exists (select from \"{schema}\".candidate \
-         where at > clock_timestamp() - interval '{millis} milliseconds')"
+        "select exists (select {waiting}) \
+         or exists (select from \"{schema}\".candidate where {is_new}) \
+         or exists (select from \"{schema}\".member where {is_new} and address <> {address})"
     );
     let row = connection.open_with(&text, deadline)?;
     Ok(row.first().and_then(Option::as_deref) == Some("t"))

@@ -235,8 +235,9 @@ fn stand(
                 false => Ok(Found::Waiting(Waiting::Candidate)),
             }
         }
-        (Found::Free, WhenFree::LeaveToOthers, Some(connection), _) => {
-            match members::others_wait(connection, &options.schema, Instant::now() + PATIENCE)? {
+        (Found::Free, WhenFree::LeaveToOthers, Some(connection), Some(address)) => {
+            let deadline = Instant::now() + PATIENCE;
+            match members::others_wait(connection, &options.schema, address, deadline)? {
                 true => Ok(Found::Waiting(Waiting::Candidate)),
                 false => Ok(Found::Free),
             }
