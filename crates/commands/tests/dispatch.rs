@@ -258,7 +258,7 @@ fn hello_waits_streams_and_keeps_the_client() {
     server.service.topology.changed();
     let (reply, _) = server.full(&waiting, true, Repeat { waited: false, ..repeat });
     assert_eq!(reply.get_document("topologyVersion").unwrap().get_i64("counter").unwrap(), 1);
-    server.service.shutdown.request();
+    server.service.shutdown.begin();
     let (reply, outcome) = server.full(&waiting, true, Repeat { waited: true, ..repeat });
     assert_eq!(reply.get_i32("code").unwrap(), 91);
     assert!(!outcome.more_to_come && outcome.close);
@@ -473,12 +473,12 @@ fn shutdown_checks_the_types_of_its_arguments() {
         14,
         "BSON field 'shutdown.timeoutSecs' is the wrong type 'string', expected types '[long, int, decimal, double']",
     );
-    assert!(!server.service.shutdown.is_asked());
+    assert!(!server.service.shutdown.is_requested());
     assert_eq!(
         server.run(doc! { "shutdown": 1, "force": true, "timeoutSecs": 1 }),
         doc! { "ok": 1.0 }
     );
-    assert!(server.service.shutdown.is_asked());
+    assert!(server.service.shutdown.is_requested());
 }
 
 /// The declarations, `listCommands`, and the strict check of the stable API agree on what belongs

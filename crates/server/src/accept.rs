@@ -83,7 +83,7 @@ pub(crate) async fn accept(listener: Arc<TcpListener>, reception: Reception) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = service.shutdown.requested() => return,
+            () = service.shutdown.begun() => return,
         };
         match accepted {
             Ok((_, peer)) if !reception.serves(peer.ip()) => {

@@ -118,7 +118,7 @@ impl<'s> Served<'s> {
         let (service, connection) = (self.service, self.connection);
         let ending = async {
             tokio::select! {
-                () = service.shutdown.requested() => {}
+                () = service.shutdown.begun() => {}
                 () = connection.close.requested() => {}
             }
         };
@@ -294,7 +294,7 @@ impl<'s> Served<'s> {
         if self.service.buffers.is_crowded() && incoming.may_answer_much() {
             tokio::select! {
                 () = self.service.buffers.room_for_reply() => {}
-                () = self.service.shutdown.requested() => {}
+                () = self.service.shutdown.begun() => {}
                 () = self.connection.close.requested() => {}
             }
         }
@@ -305,7 +305,7 @@ impl<'s> Served<'s> {
         tokio::select! {
             biased;
             turn = mayfly_work::first_turn() => Ok(Some(turn)),
-            () = self.service.shutdown.requested() => Ok(None),
+            () = self.service.shutdown.begun() => Ok(None),
             () = self.connection.close.requested() => Ok(None),
             () = peer::gone(&self.stream), if !self.is_pipelined => Err(Disconnected),
         }

@@ -235,9 +235,8 @@ async fn end_after(
         End::Asked(_) if running.has_successor() => {
             supervisor.stopping();
             tracing::info!("stopping: another server becomes the primary first");
-            running.leave_store().await?;
-            standby::leave_to_others(config, (supervisor, signals), LEFT_AT_STOP).await?;
-            running.stop_without_store().await?;
+            let left = hand_over(&mut running, config, (supervisor, signals), LEFT_AT_STOP).await;
+            running.stop_without_store(left.map(drop)).await?;
             tracing::info!("stopped");
             Ok(DONE)
         }
@@ -250,10 +249,10 @@ async fn end_after(
         }
         End::HandsOver(longest) => {
             tracing::info!("another server is to become the primary; this one begins again");
-            running.leave_store().await?;
-            let goes_on = standby::leave_to_others(config, (supervisor, signals), longest).await?;
-            let kept = running.abandon().await;
-            Ok(if goes_on { Ended::ForStandby(kept) } else { DONE })
+            match hand_over(&mut running, config, (supervisor, signals), longest).await {
+                Ok(true) => Ok(Ended::ForStandby(running.abandon().await)),
+                left => running.stop_without_store(left.map(drop)).await.map(|()| DONE),
+            }
         }
         End::StandsForOwner => {
             tracing::info!("the primary is gone; this server begins again as the primary");
@@ -268,6 +267,21 @@ async fn end_after(
             }
         }
     }
+}
+
+/// Closes the store, and waits until another server owns it. Returns false if the server was asked
+/// to stop meanwhile.
+///
+/// # Errors
+/// The store did not close cleanly; those of [`standby::leave_to_others`].
+async fn hand_over(
+    running: &mut Running,
+    config: &Config,
+    (supervisor, signals): (&Supervisor, &mut Signals),
+    longest: Duration,
+) -> anyhow::Result<bool> {
+    running.leave_store().await?;
+    standby::leave_to_others(config, (supervisor, signals), longest).await
 }
 
 /// Installs the log; returns the function that changes its verbosity.

@@ -23,6 +23,9 @@ pub(crate) fn begin(config: &Config, service: &Arc<Service>, tasks: &mut JoinSet
         let known_as = config.has_members().then(|| service.host.clone());
         let advertised = config.advertise.clone().or(known_as);
         let set = ReplicaSet::new(name, advertised, service.clock.now_ms());
+        // The engine has read the other members before. A primary knows its successors from the
+        // start.
+        set.note_members(service.store.engine().members());
         let _ = service.replica_set.set(set);
     }
     if !service.store.is_secondary() {

@@ -124,7 +124,7 @@ pub async fn start(mut options: StartOptions) -> anyhow::Result<Running> {
         clients: ServedClients::All,
     };
     if let Err(why) = prepare(&config, &reception, &listeners).await {
-        service.shutdown.request();
+        service.shutdown.begin();
         let _ = service.store.close();
         return Err(why);
     }
@@ -196,7 +196,7 @@ impl Running {
 
     /// Waits until a stop is requested.
     pub async fn stop_requested(&self) {
-        self.service.shutdown.asked().await;
+        self.service.shutdown.requested().await;
     }
 }
 

@@ -168,7 +168,7 @@ fn run_move(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuil
             store.become_moved(copy, time(&fields, "time")?)?;
             tracing::warn!("the store was moved to another place by 'mayflydb copy'");
             ctx.service.audit_stop(Actor::Client(ctx.connection));
-            ctx.service.shutdown.request();
+            ctx.service.shutdown.begin();
         }
     }
     Ok(())

@@ -24,6 +24,6 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     tracing::info!(client = &*ctx.connection.client, "a client requested a shutdown");
     ctx.service.audit_stop(Actor::Client(ctx.connection));
     ctx.effects.close_connection();
-    ctx.service.shutdown.ask();
+    ctx.service.shutdown.request();
     Ok(())
 }

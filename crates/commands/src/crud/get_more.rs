@@ -165,7 +165,7 @@ fn fill(
     let seen = awaited.seen(store);
     let count = cursor.fill(ctx.store, limit, reply)?;
     note_shown(ctx, cursor, count);
-    if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
+    if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.has_begun() {
         let seen = cursor.reached().unwrap_or(seen);
         let longest = match awaited {
             AwaitedEvent::Collection(_) => left.min(AWAIT_STEP),

@@ -97,7 +97,7 @@ fn answer(
     // A repeated run of a streamed request has the same handshake.
     let repeated = ctx.exhaust.waited || ctx.exhaust.last_counter.is_some();
     let awaited = awaited_counter(ctx, &fields)?;
-    if awaited.is_some() && ctx.service.shutdown.is_requested() {
+    if awaited.is_some() && ctx.service.shutdown.has_begun() {
         ctx.effects.close_connection();
         let text = "The server is in quiesce mode and will shut down";
         return Err(Error::new(ErrorCode::ShutdownInProgress, text));

@@ -275,7 +275,7 @@ fn wait_for(call: &Call<'_>, request: &Request<'_>, time: u64) -> Result<Option<
         let text = "operation exceeded time limit";
         return Err(Error::new(ErrorCode::MaxTimeMSExpired, text));
     }
-    if service.shutdown.is_requested() || call.connection.close.is_requested() {
+    if service.shutdown.has_begun() || call.connection.close.is_requested() {
         let text = "the wait for a cluster time ends with the server or the connection";
         return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
     }

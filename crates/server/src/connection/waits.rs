@@ -40,7 +40,7 @@ impl Served<'_> {
             () = happens => {}
             () = closed => {}
             () = killed => {}
-            () = service.shutdown.requested() => {}
+            () = service.shutdown.begun() => {}
             () = self.connection.close.requested() => {}
             () = peer::gone(&self.stream), if !self.is_pipelined => return Err(Disconnected),
             () = tokio::time::sleep(wait.longest()) => {}
@@ -55,7 +55,7 @@ impl Served<'_> {
     pub(super) async fn pause(&self, delay: Duration) {
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
-            () = self.service.shutdown.requested() => {}
+            () = self.service.shutdown.begun() => {}
             () = self.connection.close.requested() => {}
         }
     }

@@ -57,7 +57,7 @@ pub(super) async fn events(
         tokio::select! {
             () = send_all(&site, &peer, &headers, &to) => {}
             () = to.closed() => {}
-            () = site.service.shutdown.requested() => {}
+            () = site.service.shutdown.begun() => {}
         }
     });
     Ok(Sse::new(Feed(from)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))

@@ -14,7 +14,7 @@ pub(super) async fn healthz() -> &'static str {
 
 /// Answers 200 if the server accepts commands of clients.
 pub(super) async fn readyz(State(site): State<Arc<Site>>) -> (StatusCode, &'static str) {
-    match site.service.shutdown.is_requested() {
+    match site.service.shutdown.has_begun() {
         true => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
         false => (StatusCode::OK, "ready\n"),
     }

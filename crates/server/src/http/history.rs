@@ -47,7 +47,7 @@ pub(super) async fn sample(site: Arc<Site>) {
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            () = site.service.shutdown.requested() => return,
+            () = site.service.shutdown.begun() => return,
         }
         let site = site.clone();
         let recorded = tokio::task::spawn_blocking(move || {

@@ -106,7 +106,7 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, places: Arc<Se
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
-            () = site.service.shutdown.requested() => return,
+            () = site.service.shutdown.begun() => return,
         };
         match accepted {
             Ok((stream, remote)) => {

@@ -104,7 +104,7 @@ impl Site {
         if !pause.is_zero() {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.service.shutdown.requested() => {}
+                () = self.service.shutdown.begun() => {}
             }
         }
         if let Err(error) = durability::wait(&self.service, &answer.outcome, None).await {

@@ -47,11 +47,13 @@ impl Running {
         let running: HashSet<i32> = service.ops.list().iter().map(|op| op.id()).collect();
         let code = ErrorCode::InterruptedDueToReplStateChange;
         service.sessions.transactions.abort(code, |_| true);
-        let mut left = DRAIN.as_millis() / KILL_AGAIN.as_millis();
-        while left > 0 && service.ops.list().iter().any(|op| running.contains(&op.id())) {
-            tokio::time::sleep(KILL_AGAIN).await;
-            left -= 1;
-        }
+        let ended = async {
+            while service.ops.list().iter().any(|op| running.contains(&op.id())) {
+                tokio::time::sleep(KILL_AGAIN).await;
+            }
+        };
+        // The others end with the store.
+        let _ = tokio::time::timeout(DRAIN, ended).await;
         self.close_store().await
     }
 
@@ -98,18 +100,18 @@ impl Running {
         self.end(closed).await
     }
 
-    /// Stops a server that has [left its store](Running::leave_store) to another one.
+    /// Stops a server that has [left its store](Running::leave_store), with what came of that.
     ///
     /// # Errors
-    /// An audit event could not be written.
-    pub async fn stop_without_store(mut self) -> anyhow::Result<()> {
+    /// The error of `left`, or an audit event could not be written.
+    pub async fn stop_without_store(mut self, left: anyhow::Result<()>) -> anyhow::Result<()> {
         self.end_connections(Duration::ZERO).await;
-        self.end(Ok(())).await
+        self.end(left).await
     }
 
     async fn end_connections(&mut self, grace: Duration) {
         self.service.audit_stop(Actor::System);
-        self.service.shutdown.request();
+        self.service.shutdown.begin();
         self.listeners.shutdown().await;
         self.sockets.clear();
         if !self.drained(grace).await {

@@ -22,7 +22,7 @@ pub(crate) async fn begin(
     }
     let accepted = tokio::select! {
         accepted = tokio::time::timeout(PATIENCE, transport.accept(stream)) => accepted,
-        () = service.shutdown.requested() => return None,
+        () = service.shutdown.begun() => return None,
         () = connection.close.requested() => return None,
     };
     let why = match accepted {

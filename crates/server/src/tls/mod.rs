@@ -298,7 +298,7 @@ pub(crate) async fn watch_end(transport: Arc<Transport>, service: Arc<Service>) 
         transport.warn_of_end(service.clock.now_ms());
         tokio::select! {
             () = tokio::time::sleep(CHECK_INTERVAL) => {}
-            () = service.shutdown.requested() => return,
+            () = service.shutdown.begun() => return,
         }
     }
 }

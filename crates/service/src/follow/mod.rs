@@ -162,7 +162,7 @@ async fn follow_collection(
             }
             Ok(FeedStep::Locked) => tokio::time::sleep(LOCKED_PAUSE).await,
             // It was dropped, or the server stops.
-            Err(_) if collection.is_dropped() || service.shutdown.is_requested() => return,
+            Err(_) if collection.is_dropped() || service.shutdown.has_begun() => return,
             Err(error) => {
                 let (namespace, why) = (collection.namespace(), ClientData(error));
                 tracing::warn!(%namespace, %why, "the indexes of a collection could not follow the operation log; this is tried again");

@@ -209,7 +209,7 @@ struct Merging<'m> {
 impl Control for Merging<'_> {
     fn check(&self) -> Result<()> {
         let service = self.service;
-        let ends = service.shutdown.is_requested() || service.store.fsync_lock.count() > 0;
+        let ends = service.shutdown.has_begun() || service.store.fsync_lock.count() > 0;
         match ends || self.version.is_dropped() {
             true => Err(Error::new(ErrorCode::Interrupted, "the merge has ended")),
             false => Ok(()),

@@ -407,7 +407,8 @@ pub const TABLE: &[Parameter] = &[
     ),
     number!(
         "shutdownTimeoutMillisForSignaledShutdown",
-        "Milliseconds that running commands may continue after SIGTERM or SIGINT. Default: 5000.",
+        "Milliseconds that running commands may continue after SIGTERM or SIGINT. The primary of several \
+         servers gives them a second instead. Default: 5000.",
         NOT_NEGATIVE,
         |s| s.settings.signaled_shutdown_ms
     ),

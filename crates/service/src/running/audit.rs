@@ -82,7 +82,7 @@ impl Service {
             && !self.audit.failed.swap(true, Ordering::Relaxed)
         {
             tracing::error!(%error, atype, "the audit event cannot be written; the server stops, see auditLog.path");
-            self.shutdown.request();
+            self.shutdown.begin();
         }
     }
 

@@ -29,7 +29,7 @@ impl Service {
         let weak = Arc::downgrade(self);
         let run = move || {
             let is_current = |service: &Service| {
-                service.auto_compact.is_current(thread) && !service.shutdown.is_requested()
+                service.auto_compact.is_current(thread) && !service.shutdown.has_begun()
             };
             while let Some(service) = weak.upgrade().filter(|it| is_current(it)) {
                 service.compact_all(compaction, &|| is_current(&service));

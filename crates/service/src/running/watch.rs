@@ -18,7 +18,7 @@ impl Service {
     pub fn watch_transactions(self: &Arc<Service>) -> std::io::Result<()> {
         let service = Arc::downgrade(self);
         let look = move || {
-            while let Some(service) = service.upgrade().filter(|it| !it.shutdown.is_requested()) {
+            while let Some(service) = service.upgrade().filter(|it| !it.shutdown.has_begun()) {
                 let now_micros = service.clock.monotonic_micros();
                 service.sessions.transactions.abort_expired(now_micros);
                 service.cursors.close_idle(now_micros);

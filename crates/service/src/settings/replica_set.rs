@@ -102,7 +102,7 @@ impl ReplicaSet {
     }
 
     /// Notes the servers over the store. Returns whether that changes what clients see.
-    pub(crate) fn note_members(&self, members: Members) -> bool {
+    pub fn note_members(&self, members: Members) -> bool {
         let mut noted = self.members.write();
         let changes = *noted != members;
         *noted = members;

@@ -202,7 +202,7 @@ fn who_waits_for_a_time_that_does_not_come_ends_with_the_server() {
         let waiting = scope.spawn(|| fixture.run("test", find));
         std::thread::sleep(Duration::from_millis(20));
         assert!(!waiting.is_finished());
-        fixture.service.shutdown.request();
+        fixture.service.shutdown.begin();
         assert_eq!(code(&waiting.join().unwrap()), 11600);
     });
 }

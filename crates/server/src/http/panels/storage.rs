@@ -53,7 +53,7 @@ pub(super) fn collections(
             continue;
         };
         for collection in first_batch(listed.as_doc()) {
-            if site.service.shutdown.is_requested() {
+            if site.service.shutdown.has_begun() {
                 return Ok(Value::Null);
             }
             if let Some(RawValue::String(name)) = collection.get("name") {
