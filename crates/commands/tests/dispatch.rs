@@ -535,3 +535,41 @@ fn a_cluster_parameter_has_one_value_after_changes_at_the_same_time() {
     let stored = stored.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     assert_eq!(stored[0].as_document().unwrap(), &shown);
 }
+
+#[test]
+fn a_batch_of_a_change_stream_is_short_until_there_is_a_change() {
+    let server = server();
+    let change = |n: i32| {
+        let write = doc! { "insert": "c", "documents": [{ "_id": n }], "$db": "test" };
+        assert_eq!(server.run(write).get_i32("n").unwrap(), 1);
+    };
+    change(0);
+    let watch = doc! {
+        "aggregate": "c", "pipeline": [{ "$changeStream": {} }], "cursor": {}, "$db": "test",
+    };
+    let id = server.run(watch).get_document("cursor").unwrap().get_i64("id").unwrap();
+    let more = doc! { "getMore": id, "collection": "c", "maxTimeMS": 1, "$db": "test" };
+    let more = DocBuf::from_bson(&more);
+    let mut incoming = Incoming::new(more.as_doc());
+    incoming.repeat =
+        Repeat { waited: true, waited_for: Duration::from_secs(1), ..Repeat::default() };
+    let batch = || {
+        let reply = server.send(&incoming).0;
+        let cursor = reply.get_document("cursor").unwrap();
+        cursor.get_array("nextBatch").unwrap().len()
+    };
+    let is_long = || incoming.starts_long(&server.service);
+    // It may have to read a part of the log.
+    assert!(is_long());
+    assert_eq!(batch(), 0);
+    assert!(!is_long());
+    change(1);
+    assert!(is_long());
+    assert_eq!(batch(), 1);
+    // Another change may have followed.
+    assert!(is_long());
+    assert_eq!(batch(), 0);
+    assert!(!is_long());
+    let unknown = DocBuf::from_bson(&doc! { "getMore": 1_i64, "collection": "c", "$db": "test" });
+    assert!(!Incoming::new(unknown.as_doc()).starts_long(&server.service));
+}

@@ -97,6 +97,8 @@ pub struct Cursor {
     pub origin: Option<CursorOrigin>,
     /// What its batches have contained so far.
     pub returned: Returned,
+    /// The position ([`AwaitedEvent::seen`]) up to which its last batch has found no documents.
+    pub empty_up_to: Option<u64>,
 }
 
 /// Counts of what a cursor has returned.
@@ -128,6 +130,16 @@ impl Cursor {
             time_left_micros: None,
             origin: None,
             returned: Returned::default(),
+            empty_up_to: None,
+        }
+    }
+
+    /// Whether the next batch may find documents. It finds none if the last one has found none, and
+    /// the awaited event has not happened since.
+    pub fn has_more_to_read(&self, store: &Store) -> bool {
+        match (self.empty_up_to, self.awaited()) {
+            (Some(position), Some(awaited)) => awaited.seen(store) > position,
+            _ => true,
         }
     }
 

@@ -299,7 +299,7 @@ impl<'s> Served<'s> {
             }
         }
         // Commands of unauthenticated clients are refused at once.
-        if !incoming.starts_long() || self.serves_unauthenticated() {
+        if !incoming.starts_long(self.service) || self.serves_unauthenticated() {
             return Ok(None);
         }
         tokio::select! {

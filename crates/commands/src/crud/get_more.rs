@@ -23,7 +23,7 @@ pub(crate) const ROW: Command = Command::new("getMore", "Returns the next batch 
     .flags(RowFlags::OWN_MAX_TIME.union(RowFlags::STABLE))
     .in_transaction(InTransaction::Statement)
     .names(Names::Field("collection"))
-    .expected(Expected::Long)
+    .expected(Expected::Batch)
     .kind(OpKind::GetMore);
 pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Closes cursors", kill)
     .arguments(&[Argument::array("cursors").required()])
@@ -165,8 +165,9 @@ fn fill(
     let seen = awaited.seen(store);
     let count = cursor.fill(ctx.store, limit, reply)?;
     note_shown(ctx, cursor, count);
+    let seen = cursor.reached().unwrap_or(seen);
+    cursor.empty_up_to = (count == 0).then_some(seen);
     if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.has_begun() {
-        let seen = cursor.reached().unwrap_or(seen);
         let longest = match awaited {
             AwaitedEvent::Collection(_) => left.min(AWAIT_STEP),
             // A dropped collection is a change.

@@ -50,7 +50,7 @@ pub(super) fn execute(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let context = begin::context(call, request, state, authority);
-    Work::Command(request).length().run(|| run_guarded(run, &context, request, doc))
+    Work::Command(call.service, request).length().run(|| run_guarded(run, &context, request, doc))
 }
 
 /// Leaves the view: the transaction of a statement continues or has ended, and pinned reads are

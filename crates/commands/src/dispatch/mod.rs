@@ -73,10 +73,11 @@ impl<'a> Incoming<'a> {
         Incoming { waited, ..*self }
     }
 
-    /// Whether the command's name implies a long run, so that it should wait for a turn before it
+    /// Whether the command is expected to take long, so that it should wait for a turn before it
     /// gets a thread.
-    pub fn starts_long(&self) -> bool {
-        self.called.0.is_some_and(|entry| length::starts_long(&entry.command.row))
+    pub fn starts_long(&self, service: &Service) -> bool {
+        let entry = self.called.0;
+        entry.is_some_and(|entry| length::starts_long(service, &entry.command.row, self.body))
     }
 
     /// Whether the reply may be large.

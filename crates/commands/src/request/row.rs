@@ -145,6 +145,8 @@ pub enum Expected {
     Short,
     /// Long for all arguments.
     Long,
+    /// Long, unless its value is the id of a cursor that has read everything and waits for more.
+    Batch,
     /// Long, except for a single statement that selects its record by `_id`. The name is that of
     /// the field with the statements.
     Statements(&'static str),

@@ -6,6 +6,7 @@
 //! [`watch`](mayfly_work::watch) and then releases its thread.
 
 use mayfly_query::Executor;
+use mayfly_service::Service;
 use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::{LONG_BYTES, current};
 
@@ -18,7 +19,7 @@ pub(crate) const UNIT_DOCUMENTS: usize = 256;
 /// Work that is about to start.
 pub(crate) enum Work<'w> {
     /// A whole command.
-    Command(&'w Request<'w>),
+    Command(&'w Service, &'w Request<'w>),
     /// Inserts of documents with this total size.
     Inserts { documents: usize, bytes: usize },
     /// The first batch of a plan.
@@ -31,9 +32,10 @@ impl Work<'_> {
     /// The expected duration.
     pub(crate) fn length(&self) -> Length {
         let is_long = match self {
-            Work::Command(request) => match request.row.expected {
+            Work::Command(service, request) => match request.row.expected {
                 Expected::Short => false,
                 Expected::Long => true,
+                Expected::Batch => has_more_to_read(service, request.target()),
                 Expected::Statements(field) => !is_point_write(request, field),
             },
             Work::Inserts { documents, bytes } => {
@@ -89,10 +91,28 @@ fn is_point_write(request: &Request<'_>, field: &str) -> bool {
     }
 }
 
-/// Whether a command is expected to take long by its row alone, so that it should wait for a turn
-/// before it gets a thread. Other commands wait for a turn after they are parsed, if they need one.
-pub(crate) fn starts_long(row: &Row) -> bool {
-    row.expected == Expected::Long
+/// Whether the cursor with this id may find documents. Thousands of change streams without changes
+/// ask again and again; changing the thread takes most of the time of such a batch.
+fn has_more_to_read(service: &Service, id: RawValue<'_>) -> bool {
+    match id {
+        RawValue::Int64(id) => service.cursors.has_more_to_read(id, &service.store),
+        // It fails.
+        _ => false,
+    }
+}
+
+/// Whether a command is expected to take long before it is parsed, so that it should wait for a
+/// turn before it gets a thread. Other commands wait for a turn after they are parsed, if they need
+/// one.
+pub(crate) fn starts_long(service: &Service, row: &Row, body: RawDoc<'_>) -> bool {
+    match row.expected {
+        Expected::Long => true,
+        Expected::Batch => {
+            let id = body.iter().next().map(|element| element.value());
+            id.is_some_and(|id| has_more_to_read(service, id))
+        }
+        Expected::Short | Expected::Statements(_) => false,
+    }
 }
 
 /// Whether the reply may be large, which is assumed if it can contain more than one document.

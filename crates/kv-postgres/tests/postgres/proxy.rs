@@ -36,6 +36,8 @@ struct Rules {
     is_stalled: AtomicBool,
     /// A message of one connection is held.
     is_held: AtomicBool,
+    /// The sockets of all connections so far.
+    sockets: Mutex<Vec<TcpStream>>,
 }
 
 /// A running proxy. Its threads end with the test process.
@@ -54,6 +56,7 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                 for socket in [&client, &server] {
                     socket.set_nodelay(true).unwrap();
+                    shared.sockets.lock().unwrap().push(socket.try_clone().unwrap());
                 }
                 for of_client in [true, false] {
                     let (mut from, mut to) =
@@ -91,6 +94,13 @@ impl Proxy {
     /// Sends the message that is held.
     pub(crate) fn release(&self) {
         self.rules.is_held.store(false, Ordering::SeqCst);
+    }
+
+    /// Cuts all connections.
+    pub(crate) fn cut_all(&self) {
+        for socket in self.rules.sockets.lock().unwrap().drain(..) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
     }
 
     pub(crate) fn stall(&self, is_stalled: bool) {

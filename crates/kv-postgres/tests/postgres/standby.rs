@@ -172,3 +172,39 @@ fn an_owner_whose_network_stalled_takes_its_lock_again() {
     put(&*engine, b"2").unwrap();
     assert!(!engine.is_taken_over());
 }
+
+/// A member that cannot reach the database gives its connections up after the lease. Clients whose
+/// commits are being settled are answered then, not after the deadlines of their commands.
+#[test]
+fn commits_are_settled_for_as_long_as_the_lease() {
+    let server = store::shared();
+    let (lease, deadline) = (Duration::from_secs(2), Duration::from_secs(60));
+    let address = Some("a:1".into());
+    let options = PostgresOptions { address, lease, deadline, ..others_wait() };
+    let proxy = Proxy::start(server.port);
+    let engine = PostgresEngine::open(&server.url_at(proxy.port), options).unwrap();
+    // Each of the later commits has a connection.
+    let put_all = |value: u8| -> Vec<_> {
+        thread::scope(|scope| {
+            let engine = &*engine;
+            let began = |key: u8| scope.spawn(move || put(engine, &[key, value]));
+            let threads: Vec<_> = (0..4).map(began).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    };
+    assert!(put_all(1).iter().all(Result::is_ok));
+    proxy.stall(true);
+    let began = Instant::now();
+    let results = thread::scope(|scope| {
+        let results = scope.spawn(|| put_all(2));
+        // They have sent their commits by then.
+        thread::sleep(Duration::from_millis(200));
+        proxy.cut_all();
+        results.join().unwrap()
+    });
+    let took = began.elapsed();
+    assert!(results.iter().all(|it| matches!(it, Err(KvError::CommitUnknown(_)))), "{results:?}");
+    // Two beats that are given up after three seconds each.
+    assert!(took > lease && took < Duration::from_secs(12), "{took:?}");
+    proxy.stall(false);
+}

@@ -17,6 +17,7 @@ use std::sync::{Arc, Weak};
 use mayfly_auth::UserName;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::Cursor;
+use mayfly_storage::Store;
 use mayfly_work::memory::RetainedBytes;
 use mayfly_work::scratch::OperationScratch;
 use mayfly_work::{current, memory};
@@ -196,6 +197,13 @@ impl Cursors {
         let open = self.open.lock();
         let entry = open.get(&id).filter(|entry| !entry.owner.is_over());
         entry.map(|entry| entry.namespace.clone())
+    }
+
+    /// Whether the next batch of this cursor may find documents; false without the cursor.
+    pub fn has_more_to_read(&self, id: i64, store: &Store) -> bool {
+        let open = self.open.lock();
+        let cursor = open.get(&id).and_then(|entry| entry.cursor.as_ref());
+        cursor.is_some_and(|cursor| cursor.has_more_to_read(store))
     }
 
     /// Runs `work` on an idle cursor. A batch of the cursor waits meanwhile, and its time of use
