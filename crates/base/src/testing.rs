@@ -1,5 +1,7 @@
-//! Waiting in tests for a condition that another thread or process brings about.
+//! Help for tests: waiting for a condition that another thread or process brings about, and the
+//! folder with the files of a test.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The longest wait. A condition that takes longer on a busy machine does not occur in the tests.
@@ -17,6 +19,17 @@ const POLL: Duration = Duration::from_millis(2);
 #[track_caller]
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     assert!(holds_within(PATIENCE, holds), "{what}: not within {PATIENCE:?}");
+}
+
+/// The folder of the crate whose test or program runs, by the variable that cargo sets when it runs
+/// one. The variable at compile time is that of the clone which compiled it, and several clones
+/// have the same target folder.
+///
+/// # Panics
+/// The program was not started by cargo.
+pub fn crate_folder() -> PathBuf {
+    let folder = std::env::var_os("CARGO_MANIFEST_DIR");
+    PathBuf::from(folder.expect("cargo runs this program"))
 }
 
 fn holds_within(patience: Duration, mut holds: impl FnMut() -> bool) -> bool {

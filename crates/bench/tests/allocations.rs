@@ -19,8 +19,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
 
+use mayfly_base::testing::crate_folder;
 use mayfly_testkit::environment;
 use path::{Path, Work};
 use server::Server;
@@ -79,7 +79,7 @@ const TOLERANCE: f64 = 0.1;
 
 #[test]
 fn no_path_allocates_more_often_than_before() {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("allocations.txt");
+    let file = crate_folder().join("allocations.txt");
     let selected = environment::selected("PATHS", path::ALL.iter().collect(), |it| it.name.into());
     let counts: Vec<(&Path, f64)> = selected.into_iter().map(|it| (it, count(it))).collect();
     let table = table(&counts);

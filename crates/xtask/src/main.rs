@@ -40,9 +40,11 @@ fn pages() -> Result<Vec<(&'static str, String)>> {
     ])
 }
 
-/// The workspace's folder.
+/// The workspace's folder, by the variable that cargo sets when it runs this program: another clone
+/// may have compiled it.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
+    let own = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    own.ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
 }
 
 #[cfg(test)]

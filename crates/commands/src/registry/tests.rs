@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mayfly_base::testing::crate_folder;
 use mayfly_query::{STAGES, UNAVAILABLE_STAGES};
 use mayfly_service::metrics::MAX_COMMANDS;
 
@@ -209,7 +210,7 @@ const WORDS: &[(&str, &str)] = &[
 /// no file compares names.
 #[test]
 fn no_rule_names_a_command() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let source = crate_folder().join("src");
     let mut files = Vec::new();
     rust_files(&source, &mut files);
     let mut problems = Vec::new();
@@ -244,7 +245,8 @@ const STAGE_TABLES: &[&str] = &[
 /// Adding a stage is one file and one row: no rule lists stages or compares their names.
 #[test]
 fn no_rule_names_a_stage() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let crates = crate_folder();
+    let crates = crates.parent().unwrap();
     let mut files = Vec::new();
     for name in ["commands", "query", "service", "storage"] {
         rust_files(&crates.join(name).join("src"), &mut files);

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use mayfly_base::testing::crate_folder;
 use mayfly_value::bson::doc;
 
 use crate::authorization::{log_in, ok, ok_login, run};
@@ -139,7 +140,7 @@ fn built_in(scripts: &Path, folder: &Path) -> (Option<i32>, String, String) {
 #[test]
 fn usual_scripts_run_without_mongosh() {
     let folder = tempfile::tempdir().unwrap();
-    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/init_scripts");
+    let scripts = crate_folder().join("tests/server/init_scripts");
     fs::write(folder.path().join("secret"), "from a file\n").unwrap();
     let secret = folder.path().join("secret");
     let variables = [
@@ -151,7 +152,8 @@ fn usual_scripts_run_without_mongosh() {
     ];
     let mut command = command(folder.path(), &variables);
     command.env("PATH", "/usr/bin:/bin");
-    let server = Server::start_by(command, &folder.path().join("data"), &["--initFolder", scripts]);
+    let options = ["--initFolder", scripts.to_str().unwrap()];
+    let server = Server::start_by(command, &folder.path().join("data"), &options);
     let mut client = server.connect();
     ok_login(&mut client, "root", "admin", "hunter2");
     let count = |client: &mut _, db: &str, name: &str| {

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use mayfly_base::testing::crate_folder;
 use mayfly_kv_rocksdb::{FORMAT, FORMAT_FILE};
 use mayfly_value::RawValue;
 use mayfly_value::bson::{Document, doc};
@@ -26,7 +27,7 @@ fn unpack(format: u32) -> (tempfile::TempDir, PathBuf) {
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("data");
     fs::create_dir(&folder).unwrap();
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/formats");
+    let packed = crate_folder().join("tests/server/formats");
     let mut tar = Command::new("tar");
     tar.arg("xzf").arg(packed.join(format!("{format}.tar.gz"))).arg("-C").arg(&folder);
     assert!(tar.status().unwrap().success());

@@ -6,10 +6,11 @@
 //! it knows nothing from earlier ones.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mayfly_base::testing::crate_folder;
 use mayfly_kv::{Engine, MemoryEngine, RoundTripCounter, RoundTrips};
 use mayfly_testkit::{Fixture, Reopenable, environment};
 use mayfly_value::{DocBuf, RawValue};
@@ -220,7 +221,7 @@ fn count(operation: &Operation, delay: Duration) -> (u64, Duration) {
 }
 
 fn path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("round_trips.txt")
+    crate_folder().join("round_trips.txt")
 }
 
 fn selected() -> Vec<&'static Operation> {

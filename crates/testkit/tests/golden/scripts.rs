@@ -5,10 +5,11 @@
 //! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` updates
 //! recorded answers.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use mayfly_base::testing::crate_folder;
 use mayfly_kv_postgres::{PostgresEngine, PostgresOptions};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_testkit::{
@@ -18,7 +19,7 @@ use mayfly_testkit::{
 use tempfile::TempDir;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scripts")
+    crate_folder().join("../../tests/scripts")
 }
 
 fn scripts() -> Vec<Script> {

@@ -102,18 +102,18 @@ mod tests {
 
     #[test]
     fn an_example_of_each_kind_has_its_file_and_its_row() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let root = crate::root();
         let page = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
         let mut files = Vec::new();
         // Without the server, which runs commands by their names as clients do.
         for folder in ["query", "commands", "service", "storage", "mql", "expr"] {
-            collect(root, &root.join("crates").join(folder).join("src"), &mut files);
+            collect(&root, &root.join("crates").join(folder).join("src"), &mut files);
         }
         assert!(files.len() > 400, "{}", files.len());
         for example in EXAMPLES {
             assert!(page.contains(&format!("\n| {} |", example.kind)), "{}", example.kind);
             assert!(root.join(example.own).exists(), "{}", example.own);
-            let places: Vec<_> = places(root, &files, example).into_iter().collect();
+            let places: Vec<_> = places(&root, &files, example).into_iter().collect();
             assert_eq!(places, example.rows, "{}", example.kind);
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use mayfly_base::testing::crate_folder;
 use mayfly_value::extjson::parse_document;
 use mayfly_value::{RawDoc, RawValue};
 
@@ -24,7 +25,7 @@ struct Case {
 }
 
 fn read_lines(name: &str) -> Vec<DocBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lucene");
+    let folder = crate_folder().join("tests/lucene");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();
     text.lines().map(|line| parse_document(line).unwrap()).collect()
 }
