@@ -1,7 +1,9 @@
 """A replica set over one PostgreSQL: the owner of the store is the primary, the others are secondaries that answer reads."""
 
 import os
+import signal
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -13,8 +15,8 @@ from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure, PyM
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from postgres import Network, Postgres
-from test_postgres import PATIENCE, Node
+from postgres import Network, Postgres, free_port
+from test_postgres import PATIENCE, Node, environment
 from test_standby import Member, until
 
 SET = "rs0"
@@ -678,3 +680,59 @@ def test_servers_that_begin_again_refuse_no_connection(two):
     assert first.end() == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", first.port))
+
+
+class BackgroundMember:
+    """A member that was started with --fork."""
+
+    def __init__(self, folder, url):
+        folder.mkdir()
+        self.port, self.pid_file = free_port(), folder / "pid"
+        self.address = f"127.0.0.1:{self.port}"
+        words = ["--port", str(self.port), "--dbpath", folder / "data", "--storageEngine", "postgres", "--storageUrl", url]
+        words += ["--storageStandby", "--replSet", SET, "--advertise", self.address]
+        words += ["--fork", "--pidfilepath", self.pid_file, "--logpath", folder / "log"]
+        subprocess.run([os.environ["MAYFLYDB_BIN"], *words], check=True, env=environment(), timeout=PATIENCE)
+
+    def client(self):
+        return pymongo.MongoClient(port=self.port, directConnection=True, serverSelectionTimeoutMS=60_000)
+
+    def pid(self):
+        return int(self.pid_file.read_text())
+
+    def end(self, how=signal.SIGTERM):
+        if self.pid_file.exists():
+            os.kill(pid := self.pid(), how)
+            until(lambda: has_ended(pid))
+
+
+def has_ended(pid):
+    """Whether a process is gone. Where nothing collects orphans, it stays as a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_members_in_the_background_hand_over(postgres, tmp_path):
+    url = postgres.database()
+    first = BackgroundMember(tmp_path / "first", url)
+    second = BackgroundMember(tmp_path / "second", url)
+    try:
+        client, begun = connect([first, second]), first.pid()
+        until(lambda: second.client().admin.command("hello")["secondary"])
+        first.client().admin.command("replSetStepDown", 60)
+        client.t.items.insert_one({"_id": 1})
+        assert client.primary == ("127.0.0.1", second.port)
+        # Another process serves clients, and the file names it.
+        until(lambda: first.client().admin.command("hello")["secondary"])
+        until(lambda: has_ended(begun))
+        assert first.pid() != begun
+        second.end()
+        client.t.items.insert_one({"_id": 2})
+        assert client.primary == ("127.0.0.1", first.port)
+        first.end()
+        assert not first.pid_file.exists() and not second.pid_file.exists()
+    finally:
+        first.end(signal.SIGKILL)
+        second.end(signal.SIGKILL)
