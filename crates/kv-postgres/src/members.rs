@@ -104,9 +104,11 @@ pub(crate) fn stand_for_owner(
     Ok(!connection.open_with(&text, deadline)?.is_empty())
 }
 
-/// Whether another server than the one with this address waits for the store, is about to open it,
-/// or has shown a sign of life as a member: it may be starting.
-pub(crate) fn others_wait(
+/// Whether the server with this address is to leave the free store to another one, which waits for
+/// it, is about to open it, or has shown a sign of life as a member: it may be starting. Once
+/// another server has owned the store, a former owner no longer leaves it: two servers that leave
+/// it one soon after the other would wait for each other.
+pub(crate) fn leaves_to_others(
     connection: &Connection,
     schema: &str,
     address: &str,
@@ -116,9 +118,11 @@ pub(crate) fn others_wait(
     let is_new =
         format!("at > clock_timestamp() - interval '{} milliseconds'", CANDIDATE_FOR.as_millis());
     let text = format!(
-        "select exists (select {waiting}) \
+        "select not exists (select from \"{schema}\".member m, \"{schema}\".format f \
+         where m.address = {address} and m.number > 0 and m.number < f.owner) \
+         and (exists (select {waiting}) \
          or exists (select from \"{schema}\".candidate where {is_new}) \
-         or exists (select from \"{schema}\".member where {is_new} and address <> {address})"
+         or exists (select from \"{schema}\".member where {is_new} and address <> {address}))"
     );
     let row = connection.open_with(&text, deadline)?;
     Ok(row.first().and_then(Option::as_deref) == Some("t"))

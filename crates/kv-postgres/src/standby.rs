@@ -237,7 +237,7 @@ fn stand(
         }
         (Found::Free, WhenFree::LeaveToOthers, Some(connection), Some(address)) => {
             let deadline = Instant::now() + PATIENCE;
-            match members::others_wait(connection, &options.schema, address, deadline)? {
+            match members::leaves_to_others(connection, &options.schema, address, deadline)? {
                 true => Ok(Found::Waiting(Waiting::Candidate)),
                 false => Ok(Found::Free),
             }

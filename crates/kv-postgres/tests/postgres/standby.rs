@@ -71,6 +71,24 @@ fn one_secondary_stands_for_owner_and_the_others_wait() {
     assert_eq!(stand("b:2", 1), (true, None));
 }
 
+#[test]
+fn two_servers_that_leave_the_store_do_not_wait_for_each_other() {
+    let (server, options) = (store::shared(), options());
+    let member = |address: &str| PostgresOptions {
+        others_wait: true,
+        address: Some(address.into()),
+        ..options.clone()
+    };
+    for address in ["a:1", "b:2"] {
+        let owner = PostgresEngine::open(&server.url(), member(address)).unwrap();
+        owner.begin_to_hand_over();
+        owner.close().unwrap();
+    }
+    let leave = |address: &str| wait_and(WhenFree::LeaveToOthers, server, &member(address), 2);
+    assert_eq!(leave("b:2"), (false, Some(Waiting::Candidate)));
+    assert_eq!(leave("a:1"), (true, None));
+}
+
 fn end_sessions(server: &Server, schema: &str) {
     server.sql(&format!(
         "select count(pg_terminate_backend(pid)) from pg_locks where locktype = 'advisory' \
