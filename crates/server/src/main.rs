@@ -251,7 +251,11 @@ async fn end_after(
             tracing::info!("another server is to become the primary; this one begins again");
             match hand_over(&mut running, config, (supervisor, signals), longest).await {
                 Ok(true) => Ok(Ended::ForStandby(running.abandon().await)),
-                left => running.stop_without_store(left.map(drop)).await.map(|()| DONE),
+                left => {
+                    running.stop_without_store(left.map(drop)).await?;
+                    tracing::info!("stopped");
+                    Ok(DONE)
+                }
             }
         }
         End::StandsForOwner => {

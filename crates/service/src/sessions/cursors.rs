@@ -199,11 +199,12 @@ impl Cursors {
         entry.map(|entry| entry.namespace.clone())
     }
 
-    /// Whether the next batch of this cursor may find documents; false without the cursor.
+    /// Whether the next batch of this cursor may find documents, or has to wait for the cursor;
+    /// false without the cursor.
     pub fn has_more_to_read(&self, id: i64, store: &Store) -> bool {
         let open = self.open.lock();
-        let cursor = open.get(&id).and_then(|entry| entry.cursor.as_ref());
-        cursor.is_some_and(|cursor| cursor.has_more_to_read(store))
+        let cursor = open.get(&id).map(|entry| entry.cursor.as_ref());
+        cursor.is_some_and(|cursor| cursor.is_none_or(|cursor| cursor.has_more_to_read(store)))
     }
 
     /// Runs `work` on an idle cursor. A batch of the cursor waits meanwhile, and its time of use
