@@ -65,6 +65,8 @@ proptest! {
     ) {
         let operator = single(name, &operand);
         let on_field = single(&path, &as_value(&operator));
+        // It selects documents by chance, and so does its negation.
+        prop_assume!(name != "$sampleRate");
         for filter in [&operator, &on_field] {
             if let Ok(matcher) = Matcher::parse(filter.as_doc(), &ParseContext::default()) {
                 let negated = Matcher::parse(nor(filter).as_doc(), &ParseContext::default());

@@ -733,15 +733,15 @@ def test_members_in_the_background_hand_over(postgres, tmp_path):
         client, begun = connect([first, second]), first.pid()
         until(lambda: second.client().admin.command("hello")["secondary"])
         first.client().admin.command("replSetStepDown", 60)
+        until(lambda: client.primary == ("127.0.0.1", second.port))
         client.t.items.insert_one({"_id": 1})
-        assert client.primary == ("127.0.0.1", second.port)
         # Another process serves clients, and the file names it.
         until(lambda: first.client().admin.command("hello")["secondary"])
         until(lambda: has_ended(begun))
         assert first.pid() != begun
         second.end()
+        until(lambda: client.primary == ("127.0.0.1", first.port))
         client.t.items.insert_one({"_id": 2})
-        assert client.primary == ("127.0.0.1", first.port)
         first.end()
         assert not first.pid_file.exists() and not second.pid_file.exists()
     finally:
