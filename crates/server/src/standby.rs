@@ -185,8 +185,9 @@ pub async fn owner_is_gone(config: &Config, service: &Arc<Service>) -> anyhow::R
     waiting.await.context("waiting for the store was interrupted")?.map(drop)
 }
 
-/// Waits until another server owns the store that this one has closed, no other waits for it, or
-/// for this long, at most ten seconds. Returns false if the server was asked to stop meanwhile.
+/// Waits until another server owns the store that this one has closed, or has owned it meanwhile,
+/// until no other waits for it, or for this long, at most ten seconds. Returns false if the server
+/// was asked to stop meanwhile.
 ///
 /// # Errors
 /// A [`Failure`] as of a start.
