@@ -15,6 +15,10 @@ fn others_wait() -> PostgresOptions {
     PostgresOptions { others_wait: true, lease: Duration::from_secs(60), ..options() }
 }
 
+fn of_member(options: &PostgresOptions, address: &str) -> PostgresOptions {
+    PostgresOptions { others_wait: true, address: Some(address.into()), ..options.clone() }
+}
+
 /// Waits for the store, until it is free or after this many looks; returns whether it is free, and
 /// what was waited for last.
 fn wait(server: &Server, options: &PostgresOptions, looks: u32) -> (bool, Option<Waiting>) {
@@ -40,11 +44,7 @@ fn wait_and(
 #[test]
 fn one_secondary_stands_for_owner_and_the_others_wait() {
     let (server, options) = (store::shared(), options());
-    let member = |address: &str| PostgresOptions {
-        others_wait: true,
-        address: Some(address.into()),
-        ..options.clone()
-    };
+    let member = |address: &str| of_member(&options, address);
     let stand =
         |address: &str, looks| wait_and(WhenFree::StandForOwner, server, &member(address), looks);
     let owner = PostgresEngine::open(&server.url(), member("a:1")).unwrap();
@@ -74,11 +74,7 @@ fn one_secondary_stands_for_owner_and_the_others_wait() {
 #[test]
 fn two_servers_that_leave_the_store_do_not_wait_for_each_other() {
     let (server, options) = (store::shared(), options());
-    let member = |address: &str| PostgresOptions {
-        others_wait: true,
-        address: Some(address.into()),
-        ..options.clone()
-    };
+    let member = |address: &str| of_member(&options, address);
     for address in ["a:1", "b:2"] {
         let owner = PostgresEngine::open(&server.url(), member(address)).unwrap();
         owner.begin_to_hand_over();
