@@ -445,6 +445,7 @@ def is_primary(member):
 def test_two_hand_overs_after_each_other(two):
     """The former primary may not wait for the store yet, but it has shown signs of life."""
     first, second = two
+    until(lambda: len(first.client().admin.command("hello")["hosts"]) == 2)
     began = time.monotonic()
     for primary, other in [(first, second), (second, first), (first, second)]:
         assert len(primary.client().admin.command("hello")["hosts"]) == 2
