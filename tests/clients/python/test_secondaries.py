@@ -731,7 +731,7 @@ def test_members_in_the_background_hand_over(postgres, tmp_path):
     first = BackgroundMember(tmp_path / "first", url)
     second = BackgroundMember(tmp_path / "second", url)
     try:
-        client, begun = connect([first, second]), first.pid()
+        client, begun = connect([first, second], heartbeatFrequencyMS=500), first.pid()
         until(lambda: second.client().admin.command("hello")["secondary"])
         first.client().admin.command("replSetStepDown", 60)
         until(lambda: client.primary == ("127.0.0.1", second.port))
