@@ -13,6 +13,8 @@ from programs import wait_until
 STOP_SECS = 15
 TAKEOVER_SECS = 1
 LEASE_SECS = 10
+#: A server that shows no sign of life is replaced after its lease; the takeover itself takes as long as after a kill.
+REPLACED_SECS = LEASE_SECS + TAKEOVER_SECS
 #: The clients notice a server that is silent after their connectTimeoutMS and heartbeatFrequencyMS.
 NOTICE_SECS = 4
 
@@ -233,9 +235,9 @@ SHORT = [
     ("kill -9 of PostgreSQL's primary", kill_primary, 0),
     ("kill -9 of PostgreSQL's standby", kill_standby, 0),
     ("kill -9 of etcd", kill_etcd, 0),
-    ("owner paused for 15 s, idle", stop_idle_owner, LEASE_SECS),
-    ("owner paused for 15 s, under writes", stop_owner, LEASE_SECS),
-    ("owner paused for 15 s, open transaction", stop_owner_in_transaction, LEASE_SECS),
+    ("owner paused for 15 s, idle", stop_idle_owner, REPLACED_SECS),
+    ("owner paused for 15 s, under writes", stop_owner, REPLACED_SECS),
+    ("owner paused for 15 s, open transaction", stop_owner_in_transaction, REPLACED_SECS),
     ("secondary paused for 15 s", stop_secondary, NOTICE_SECS),
     ("rs.stepDown()", step_down, TAKEOVER_SECS),
     ("rolling restart", restart_all, TAKEOVER_SECS),
