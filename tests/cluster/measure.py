@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures two servers of a cluster against one: processor time per read, takeovers, the delay of change events, idle streams.
 
-    measure.py [PART...]    MAYFLYDB_BIN is the server; parts: reads, delays, idle, takeovers (all of them by default)
+    measure.py [PART...]    MAYFLYDB_BIN is the server; parts: reads, delays, causal, idle, takeovers (all by default)
 
 The results are those of docs/cluster.md.
 
@@ -24,6 +24,7 @@ from run import SIGNALS, ignore_signals, server_binary, with_pymongo
 
 DOCUMENTS, THREADS, READ_SECS = 20_000, 4, 6
 COMMITS_PER_SEC, DELAY_SECS = 700, 20
+CAUSAL_READS, CAUSAL_PAUSE_SECS = 20, 2.5
 STREAMS, AWAIT_MS, IDLE_SECS = 2000, 10_000, 20
 
 
@@ -142,6 +143,26 @@ def delays(cluster, client) -> None:
         print(f"{rate:.0f} commits/s, from the insert to the {name}: p50 {parts[49] * 1000:.0f} ms, p99 {parts[98] * 1000:.0f} ms")
 
 
+def causal(cluster, client) -> None:
+    """Writes after a pause, each followed by a read of a secondary in a causally consistent session."""
+    from pymongo import ReadPreference
+    from pymongo.read_concern import ReadConcern
+
+    cluster.await_whole()
+    client.m.own.insert_one({"_id": 1, "n": 0})
+    secondary = client.m.own.with_options(read_preference=ReadPreference.SECONDARY, read_concern=ReadConcern("majority"))
+    took = []
+    with client.start_session(causal_consistency=True) as session:
+        for n in range(1, CAUSAL_READS + 1):
+            time.sleep(CAUSAL_PAUSE_SECS)
+            client.m.own.update_one({"_id": 1}, {"$set": {"n": n}}, session=session)
+            begun = time.monotonic()
+            assert secondary.find_one({"_id": 1}, session=session)["n"] == n
+            took.append(time.monotonic() - begun)
+    print(f"causally consistent read of an idle secondary after a write: p50 {statistics.median(took) * 1000:.1f} ms, "
+          f"longest {max(took) * 1000:.1f} ms", flush=True)
+
+
 async def open_streams(port: int, ready, done) -> None:
     from pymongo import AsyncMongoClient
 
@@ -201,7 +222,8 @@ def idle(cluster, client) -> None:
 
 PARTS = {
     "reads": lambda cluster, _: reads(cluster), "delays": lambda cluster, client: delays(cluster, client),
-    "idle": lambda cluster, client: idle(cluster, client), "takeovers": lambda cluster, client: takeovers(cluster, client),
+    "causal": lambda cluster, client: causal(cluster, client), "idle": lambda cluster, client: idle(cluster, client),
+    "takeovers": lambda cluster, client: takeovers(cluster, client),
 }
 
 

@@ -43,17 +43,17 @@ pub(crate) struct Connector {
     pub(crate) schema: Arc<str>,
     pub(crate) runtime: Handle,
     /// What a new session executes first.
-    settings: Arc<str>,
-    tasks: Tasks,
+    pub(crate) settings: Arc<str>,
+    pub(crate) tasks: Tasks,
 }
 
 /// The tasks that connect, and those that move the bytes of connections. When such a task is
 /// aborted, the calls that wait for a reply end as when the connection is lost.
 #[derive(Clone, Default)]
-struct Tasks(Arc<Mutex<Vec<AbortHandle>>>);
+pub(crate) struct Tasks(Arc<Mutex<Vec<AbortHandle>>>);
 
 impl Tasks {
-    fn add(&self, task: &AbortHandle) {
+    pub(crate) fn add(&self, task: &AbortHandle) {
         let mut tasks = self.0.lock();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task.clone());

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
     Caps, CheckpointFile, Engine, EngineStats, Expected, HeldSnapshot, Ingest, KeyRange, Keyspace,
-    KvError, KvResult, LogClock, Members, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    KvError, KvResult, LogClock, NamedKey, Sharing, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
 use tokio_postgres::Row;
 
 use crate::connection::{Connector, Params};
@@ -48,7 +49,7 @@ const GRACE: Duration = Duration::from_secs(60);
 
 /// A store in a schema of a PostgreSQL database.
 pub struct PostgresEngine {
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
 }
 
 /// What this server does with the store.
@@ -73,6 +74,8 @@ pub(crate) struct Store {
     pub(crate) openings: Arc<Openings>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) unsettled: Mutex<Vec<Unsettled>>,
+    /// The task of a secondary that listens to announcements.
+    pub(crate) listening: Mutex<Option<AbortHandle>>,
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
 }
@@ -119,6 +122,7 @@ impl PostgresEngine {
             openings: Arc::default(),
             tokens: Arc::default(),
             unsettled: Mutex::default(),
+            listening: Mutex::default(),
             runtime: Some(runtime),
         };
         Ok(Arc::new(PostgresEngine { store: Arc::new(store) }))
@@ -256,24 +260,8 @@ impl Engine for PostgresEngine {
         Caps { max_open_txns: self.store.options.connections / 2, ..CAPS }
     }
 
-    fn is_taken_over(&self) -> bool {
-        self.store.pool.is_taken_over()
-    }
-
-    fn is_cut_off(&self) -> bool {
-        self.store.pool.is_cut_off()
-    }
-
-    fn begin_to_hand_over(&self) {
-        self.store.pool.begin_to_hand_over();
-    }
-
-    fn await_take_over(&self) -> bool {
-        self.store.pool.await_take_over()
-    }
-
-    fn members(&self) -> Members {
-        self.store.pool.members()
+    fn sharing(&self) -> &dyn Sharing {
+        self
     }
 
     fn log(&self) -> &Arc<LogClock> {
@@ -476,6 +464,9 @@ impl Engine for PostgresEngine {
     }
 
     fn close(&self) -> KvResult<()> {
+        if let Some(task) = self.store.listening.lock().take() {
+            task.abort();
+        }
         self.store.pool.close();
         Ok(())
     }

@@ -40,6 +40,7 @@ mod ranges;
 mod schema;
 mod session;
 mod settle;
+mod sharing;
 mod sql;
 mod standby;
 mod tls;

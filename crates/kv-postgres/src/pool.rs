@@ -34,7 +34,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// All connections but that of the owner lock are made here.
 pub(crate) struct Pool {
-    connector: Connector,
+    pub(crate) connector: Connector,
     /// The number of this owner of the store.
     owner_number: i64,
     owner: Mutex<Ownership>,
@@ -310,6 +310,11 @@ impl Pool {
     /// The servers over the store at the last beat.
     pub(crate) fn members(&self) -> Members {
         self.members.lock().clone()
+    }
+
+    /// Whether other servers over the store lived at the last beat.
+    pub(crate) fn has_others(&self) -> bool {
+        self.members.lock().list.len() > 1
     }
 
     /// The pause between two beats.

@@ -30,7 +30,7 @@ use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
 pub use crate::several::scan_each;
 pub use crate::txn_options::TxnOptions;
-use crate::{CheckpointFile, EngineStats, Keyspace, KvResult, Members};
+use crate::{CheckpointFile, EngineStats, Keyspace, KvResult, NotShared, Sharing};
 #[cfg(doc)]
 use crate::{KvError, RETIRED};
 
@@ -444,30 +444,10 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Whether another server has taken the store over, so that nothing will succeed any more.
+    /// What it knows of the other servers over the same byte store.
     #[inline]
-    fn is_taken_over(&self) -> bool {
-        false
-    }
-
-    /// Whether the store has not answered for longer than the lease of its owner, so that another
-    /// server may own it now. Calls fail at once until it answers again.
-    #[inline]
-    fn is_cut_off(&self) -> bool {
-        false
-    }
-
-    /// Another server is to own the store; this one stays a member, and is cut off from now on.
-    fn begin_to_hand_over(&self) {}
-
-    /// Waits until another server has taken the store over; false when none can, or it is closed.
-    fn await_take_over(&self) -> bool {
-        false
-    }
-
-    /// The servers over the same byte store, if it knows them.
-    fn members(&self) -> Members {
-        Members::default()
+    fn sharing(&self) -> &dyn Sharing {
+        &NotShared
     }
 
     /// Whether the disk is nearly full, so that transactions that put records are refused.

@@ -17,7 +17,6 @@ mod ingest;
 pub mod key_hash;
 mod keyspace;
 mod log;
-mod members;
 pub mod memory;
 mod named_key;
 mod range;
@@ -25,6 +24,7 @@ mod retired;
 pub mod round_trips;
 pub mod scan;
 mod several;
+mod sharing;
 mod stats;
 mod txn_options;
 pub mod wrapper;
@@ -36,13 +36,13 @@ pub use contract::*;
 pub use error::{KvError, KvResult};
 pub use keyspace::Keyspace;
 pub use log::{GAP_BYTES, Gap, LogClock, LogEntries, LogPlace, LoggedCommit, Which};
-pub use members::{Member, Members};
 pub use memory::MemoryEngine;
 pub use range::{
     Direction, FIRST_PAGE, KeyRange, MAX_PAGE, ScanEnd, ScanLimit, next_page, prefix_end,
 };
 pub use retired::{RETIRED, is_retired};
 pub use round_trips::{RoundTripCounter, RoundTrips};
+pub use sharing::{Member, Members, NotShared, OnAnnouncement, Sharing};
 pub use stats::{
     BackgroundStats, CacheStats, EngineStats, FileStats, Files, HitStats, KeyspaceStats, RoomStats,
     StandbyStats,

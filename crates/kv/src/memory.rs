@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use imbl::OrdMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::conflict::{Claims, ConflictTracker};
 use crate::scan::{Cursor, ScanRequest, merged_scan, stored_scan};
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{
     Caps, CheckpointFile, Direction, Engine, EngineStats, Files, HeldSnapshot, Ingest, KeyRange,
-    Keyspace, KeyspaceStats, KvError, KvResult, LogClock, LogEntries, LoggedCommit, RETIRED,
-    ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor, is_retired,
+    Keyspace, KeyspaceStats, KvError, KvResult, LogClock, LogEntries, LoggedCommit, OnAnnouncement,
+    RETIRED, ScanEnd, ScanLimit, Sharing, SweepEnd, Txn, TxnOptions, Visitor, is_retired,
 };
 
 type Bytes = Arc<[u8]>;
@@ -71,6 +71,8 @@ pub struct MemoryEngine {
     stored: Arc<RwLock<Stored>>,
     conflicts: Arc<ConflictTracker>,
     log: Arc<LogClock>,
+    /// What the stores over this engine call after an announcement.
+    listeners: Mutex<Vec<OnAnnouncement>>,
     closed: AtomicBool,
 }
 
@@ -81,6 +83,7 @@ impl MemoryEngine {
             stored: Arc::default(),
             conflicts: ConflictTracker::new(),
             log: LogClock::new(),
+            listeners: Mutex::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -99,6 +102,17 @@ impl Default for MemoryEngine {
     }
 }
 
+impl Sharing for MemoryEngine {
+    fn announce(&self) {
+        self.listeners.lock().iter().for_each(|call| call());
+    }
+
+    fn listen(&self, call: OnAnnouncement) -> Arc<AtomicBool> {
+        self.listeners.lock().push(call);
+        Arc::new(AtomicBool::new(true))
+    }
+}
+
 impl Engine for MemoryEngine {
     fn name(&self) -> &'static str {
         "memory"
@@ -110,6 +124,10 @@ impl Engine for MemoryEngine {
 
     fn log(&self) -> &Arc<LogClock> {
         &self.log
+    }
+
+    fn sharing(&self) -> &dyn Sharing {
+        self
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
@@ -199,6 +217,7 @@ impl Engine for MemoryEngine {
 
     fn close(&self) -> KvResult<()> {
         self.closed.store(true, Ordering::Release);
+        self.listeners.lock().clear();
         Ok(())
     }
 }

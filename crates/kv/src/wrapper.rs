@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::{
     Caps, CheckpointFile, Engine, EngineStats, Expected, HeldSnapshot, Ingest, KeyRange, Keyspace,
-    KvResult, LogClock, Members, NamedKey, SweepEnd, ThroughVisitor, Txn, TxnOptions,
+    KvResult, LogClock, NamedKey, Sharing, SweepEnd, ThroughVisitor, Txn, TxnOptions,
 };
 
 macro_rules! engine_around {
@@ -81,16 +81,12 @@ engine_around! {
     fn vacuum(&self, keyspaces: &[Keyspace]) -> KvResult<()>;
     fn hold_files(&self) -> KvResult<bool>;
     fn release_files(&self) -> KvResult<()>;
-    fn members(&self) -> Members;
+    fn sharing(&self) -> &dyn Sharing;
     fn is_nearly_full(&self) -> bool;
-    fn is_taken_over(&self) -> bool;
-    fn is_cut_off(&self) -> bool;
-    fn await_take_over(&self) -> bool;
     fn flush(&self) -> KvResult<()>;
     fn checkpoint(&self, folder: &Path) -> KvResult<Vec<CheckpointFile>>;
     fn wall_ms(&self) -> KvResult<Option<i64>>;
     fn stats(&self) -> EngineStats;
-    fn begin_to_hand_over(&self) -> ();
     fn begin_to_close(&self) -> ();
     fn close(&self) -> KvResult<()>;
 }

@@ -242,7 +242,7 @@ impl<'s> Served<'s> {
                 true => peer::lending(&mut self.stream, command),
                 false => command(),
             };
-            if service.store.engine().is_taken_over() {
+            if service.store.engine().sharing().is_taken_over() {
                 // The process is about to end. A reply would make the client try again here.
                 return std::future::pending().await;
             }

@@ -25,7 +25,7 @@ pub(crate) fn begin(config: &Config, service: &Arc<Service>, tasks: &mut JoinSet
         let set = ReplicaSet::new(name, advertised, service.clock.now_ms());
         // The engine has read the other members before. A primary knows its successors from the
         // start.
-        set.note_members(service.store.engine().members());
+        set.note_members(service.store.engine().sharing().members());
         let _ = service.replica_set.set(set);
     }
     if !service.store.is_secondary() {

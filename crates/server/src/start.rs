@@ -170,7 +170,8 @@ impl Running {
     /// Waits until another server has taken the store over.
     pub async fn taken_over(&self) {
         let store = self.service.store.clone();
-        let waited = tokio::task::spawn_blocking(move || store.engine().await_take_over()).await;
+        let waited =
+            tokio::task::spawn_blocking(move || store.engine().sharing().await_take_over()).await;
         if !waited.unwrap_or(false) {
             std::future::pending::<()>().await;
         }

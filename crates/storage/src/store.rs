@@ -445,7 +445,7 @@ impl Store {
     /// The store is about to be closed, so that another server over the same byte store can own it.
     /// From now on it counts as lost for new operations.
     pub fn begin_to_hand_over(&self) {
-        self.engine.begin_to_hand_over();
+        self.engine.sharing().begin_to_hand_over();
     }
 
     /// Makes the sweeper trim the log at once.

@@ -1,6 +1,10 @@
 //! A secondary: it reads what the owner of a store writes, and is a member that others see.
 
-use mayfly_kv::{Engine, Keyspace, KvError, Member, TxnOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mayfly_base::testing::wait_until;
+use mayfly_kv::{Engine, Keyspace, KvError, Member, Sharing, TxnOptions};
 use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions};
 
 use crate::opening::{options, put};
@@ -42,17 +46,53 @@ fn members_see_each_other_and_the_owner() {
     let owner = PostgresEngine::open(&url, member("a:1", &options)).unwrap();
     let secondary = PostgresEngine::open_secondary(&url, member("b:2", &options)).unwrap();
     let listed = |address: &str, is_owner| Member { address: address.into(), is_owner };
-    let seen = secondary.members();
+    let seen = secondary.sharing().members();
     assert_eq!(seen.list, [listed("a:1", true), listed("b:2", false)]);
-    assert!(seen.term > 0 && owner.members().term == seen.term);
+    assert!(seen.term > 0 && owner.sharing().members().term == seen.term);
     // A new owner ends the sessions of the former one, and not those of secondaries.
     let before = reads(&*secondary, b"9");
     owner.close().unwrap();
     let next = PostgresEngine::open(&url, member("c:3", &options)).unwrap();
     assert_eq!(before, reads(&*secondary, b"9"));
     let third = PostgresEngine::open_secondary(&url, member("d:4", &options)).unwrap();
-    let seen_later = third.members();
+    let seen_later = third.sharing().members();
     assert_eq!(seen_later.list, [listed("b:2", false), listed("c:3", true), listed("d:4", false)]);
     assert!(seen_later.term > seen.term);
     next.close().unwrap();
+}
+
+#[test]
+fn announcements_arrive_also_after_the_connection_was_lost() {
+    let (server, options) = (store::shared(), options());
+    let url = server.url();
+    let owner = PostgresEngine::open(&url, member("a:1", &options)).unwrap();
+    let secondary = PostgresEngine::open_secondary(&url, member("b:2", &options)).unwrap();
+    let calls = Arc::<AtomicU64>::default();
+    let counted = calls.clone();
+    let count = move || {
+        counted.fetch_add(1, Ordering::AcqRel);
+    };
+    let listens = secondary.listen(Box::new(count));
+    let count = || calls.load(Ordering::Acquire);
+    for is_lost in [false, true] {
+        if is_lost {
+            // The listener is called when it has lost the connection, and when it has another one.
+            let before = count();
+            let ended = server.sql(&format!(
+                "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+                 where query like '%listen \"{}\"%' and pid <> pg_backend_pid()",
+                options.schema
+            ));
+            assert_eq!(ended, "1");
+            wait_until("the listener notices", || count() >= before + 2);
+        }
+        wait_until("the secondary listens", || listens.load(Ordering::Acquire) && count() > 0);
+        // The owner announces once it has seen the secondary.
+        wait_until("the owner sees both", || owner.members().list.len() == 2);
+        let before = count();
+        owner.announce();
+        wait_until("the announcement arrives", || count() > before);
+    }
+    secondary.close().unwrap();
+    owner.close().unwrap();
 }

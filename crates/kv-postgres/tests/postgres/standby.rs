@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mayfly_base::testing::wait_until;
-use mayfly_kv::{Engine, KvError};
+use mayfly_kv::{Engine, KvError, Sharing};
 use mayfly_kv_postgres::{PostgresEngine, PostgresOptions, Waiting, WhenFree};
 
 use crate::opening::{options, put};

@@ -21,7 +21,7 @@ impl Service {
         loop {
             every.tick().await;
             if let Some(set) = self.replica_set.get()
-                && set.note_members(self.store.engine().members())
+                && set.note_members(self.store.engine().sharing().members())
             {
                 self.topology.changed();
             }
@@ -50,7 +50,7 @@ impl Service {
     pub fn is_cut_off(&self) -> bool {
         match self.replica_set.get() {
             Some(set) => set.is_cut_off(&self.store, &self.topology),
-            None => self.store.engine().is_cut_off(),
+            None => self.store.engine().sharing().is_cut_off(),
         }
     }
 

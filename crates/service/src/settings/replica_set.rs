@@ -173,7 +173,7 @@ impl ReplicaSet {
     /// Whether the node has lost the store that it shares with others. A change wakes the commands
     /// that wait for one.
     pub fn is_cut_off(&self, store: &Store, topology: &Topology) -> bool {
-        let now = store.engine().is_cut_off();
+        let now = store.engine().sharing().is_cut_off();
         if self.is_cut_off.swap(now, Ordering::AcqRel) != now {
             topology.changed();
         }

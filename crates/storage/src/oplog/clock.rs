@@ -17,7 +17,7 @@ pub(crate) struct OplogClock {
     /// The order of the entries, which is the engine's.
     order: Arc<LogClock>,
     noted: Mutex<Noted>,
-    committed: Signal,
+    committed: Arc<Signal>,
     /// Watches of the readers that follow the log.
     watches: Arc<Watches>,
     /// Whether a segment has ended that is not in the catalog yet.
@@ -56,7 +56,7 @@ impl OplogClock {
         OplogClock {
             order,
             noted: Mutex::new(Noted { window, concerned: Vec::new() }),
-            committed: Signal::default(),
+            committed: Arc::default(),
             watches: Arc::default(),
             segments_ended: AtomicBool::new(false),
             following: Mutex::default(),
@@ -204,6 +204,11 @@ impl OplogClock {
     /// The settled timestamp, shared with code that has no clock.
     pub(crate) fn shared_settled(&self) -> Arc<AtomicU64> {
         self.order.shared_settled()
+    }
+
+    /// Notifies after the settled timestamp may have changed.
+    pub(crate) fn shared_signal(&self) -> Arc<Signal> {
+        self.committed.clone()
     }
 
     /// The timestamp up to which the log is complete.

@@ -8,9 +8,10 @@
 //!   the snapshot's definitions are loaded before anything is read from it
 //!   ([`FollowingEngine`], [`refresh`]). A dropped index or a cut log is therefore noticed before
 //!   its range is found empty: the owner clears a range later than it writes the version.
-//! * **The log** is read up to the row `settled` ([`settled`]), which the owner writes every 5 ms
-//!   while it changes. Until then a secondary shows the newest documents, but its cluster time is
-//!   older. A read that waits for a later cluster time waits for the row.
+//! * **The log** is read up to the row `settled` ([`settled`]), which the owner writes and
+//!   announces after a commit, at most every 5 ms. Until then a secondary shows the newest
+//!   documents, but its cluster time is older. A read that waits for a later cluster time waits
+//!   for the row.
 //! * **Documents** are those of the snapshot.
 //! * **Search indexes** are in files of the server, which follow the log (`search`).
 //!

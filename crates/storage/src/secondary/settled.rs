@@ -5,12 +5,12 @@
 //! ```
 //!
 //! The owner reads its settled timestamp first and writes the row second, so a snapshot that has
-//! the row has all entries of the log up to it. The row is written only when it changes: an idle
-//! owner writes nothing. A change reaches a secondary after about half of both pauses and the two
-//! statements.
+//! the row has all entries of the log up to it. It writes the row after a commit, at most every 5
+//! ms, and announces it to the secondaries ([`mayfly_kv::Sharing`]), which read it then. An idle
+//! owner and an idle secondary do nothing. A secondary that cannot listen to announcements reads
+//! the row every 20 ms.
 
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -21,20 +21,17 @@ use mayfly_kv::{Engine, Guard, Keyspace, TxnOptions};
 use crate::Store;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+use crate::record::signal::Signal;
 
-/// The pause of the owner before it writes the row again, and of a secondary before it reads it.
-const BUSY: Duration = Duration::from_millis(5);
-/// The pause of the owner after the row has not changed for a while.
-const IDLE_OWNER: Duration = Duration::from_millis(20);
-/// The pause of a secondary after the row has not changed for a while.
-const IDLE_SECONDARY: Duration = Duration::from_millis(50);
-/// After how many looks without a change the pauses become longer.
-const BUSY_LOOKS: u32 = 400;
-
-/// The pause after this number of looks without a change.
-fn pause(unchanged: u32, idle: Duration) -> Duration {
-    if unchanged < BUSY_LOOKS { BUSY } else { idle }
-}
+/// The pause of the owner after it has written the row.
+const WRITTEN: Duration = Duration::from_millis(5);
+/// The pause of the owner after it could not write the row.
+const FAILED: Duration = Duration::from_millis(100);
+/// The pause of a secondary that hears no announcements.
+const UNHEARD: Duration = Duration::from_millis(20);
+/// How often the row is looked at without an announcement, because one may get lost. In tests of
+/// this crate none does.
+const LOOK_EVERY: Duration = Duration::from_millis(if cfg!(test) { 3_600_000 } else { 500 });
 
 /// The row's timestamp; 0 without the row.
 ///
@@ -50,34 +47,34 @@ pub(crate) fn read_settled(engine: &dyn Engine) -> Result<u64> {
     Ok(settled)
 }
 
-/// A thread that repeats a step until it is dropped.
+/// A thread that writes the row or reads it, until it is dropped.
 pub(crate) struct SettledThread {
-    stop: Option<SyncSender<()>>,
+    turns: Arc<Turns>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl SettledThread {
-    /// Starts the thread. The step gets the store and returns the pause until the next one.
-    fn start(
-        store: Weak<Store>,
-        mut step: impl FnMut(&Store) -> Duration + Send + 'static,
-    ) -> std::io::Result<SettledThread> {
-        let (stop, stopped): (SyncSender<()>, Receiver<()>) = sync_channel(0);
-        let run = move || {
-            let mut pause = BUSY;
-            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let Some(store) = store.upgrade() else { return };
-                pause = step(&store);
-            }
-        };
-        let thread = thread::Builder::new().name("settled".into()).spawn(run)?;
-        Ok(SettledThread { stop: Some(stop), thread: Some(thread) })
+/// When the thread has something to do.
+struct Turns {
+    store: Weak<Store>,
+    /// Notified when it may have.
+    signal: Arc<Signal>,
+    is_stopped: AtomicBool,
+}
+
+impl Turns {
+    /// Waits until `has` returns true, at most for this time; it may return earlier. `None` ends
+    /// the thread.
+    fn next(&self, has: impl Fn() -> bool, longest: Duration) -> Option<Arc<Store>> {
+        let is_stopped = || self.is_stopped.load(Ordering::Acquire);
+        self.signal.block_until(|| is_stopped() || has(), longest);
+        if is_stopped() { None } else { self.store.upgrade() }
     }
 }
 
 impl Drop for SettledThread {
     fn drop(&mut self) {
-        self.stop = None;
+        self.turns.is_stopped.store(true, Ordering::Release);
+        self.turns.signal.notify();
         // The thread itself drops the last reference to a store that was not closed.
         if let Some(thread) =
             self.thread.take().filter(|it| it.thread().id() != thread::current().id())
@@ -88,49 +85,77 @@ impl Drop for SettledThread {
 }
 
 impl SettledThread {
+    fn start(
+        (store, signal): (&Arc<Store>, Arc<Signal>),
+        run: impl FnOnce(&Turns) + Send + 'static,
+    ) -> std::io::Result<SettledThread> {
+        let store = Arc::downgrade(store);
+        let turns = Arc::new(Turns { store, signal, is_stopped: AtomicBool::new(false) });
+        let own = turns.clone();
+        let thread = thread::Builder::new().name("settled".into()).spawn(move || run(&own))?;
+        Ok(SettledThread { turns, thread: Some(thread) })
+    }
+
     /// Writes the settled timestamp of the owner.
     pub(crate) fn write(store: &Arc<Store>) -> std::io::Result<SettledThread> {
-        let (mut written, mut unchanged, mut failed) = (0, 0_u32, false);
-        let step = move |store: &Store| {
-            let settled = store.oplog().settled();
-            unchanged = unchanged.saturating_add(1);
-            if settled != written {
-                unchanged = 0;
-                match store.write_settled(settled) {
-                    Ok(()) => (written, failed) = (settled, false),
+        let clock = &store.oplog().clock;
+        let (signal, settled) = (clock.shared_signal(), clock.shared_settled());
+        let run = move |turns: &Turns| {
+            let (mut written, mut failed) = (0, false);
+            let settled = || settled.load(Ordering::Acquire);
+            while let Some(store) = turns.next(|| settled() != written, LOOK_EVERY) {
+                let now = settled();
+                if now == written {
+                    continue;
+                }
+                match store.write_settled(now) {
+                    Ok(()) => (written, failed) = (now, false),
                     Err(error) if !failed => {
                         failed = true;
                         tracing::warn!(%error, "secondaries cannot see how far the operation log is complete; this is tried again");
                     }
                     Err(_) => {}
                 }
+                drop(store);
+                thread::sleep(if failed { FAILED } else { WRITTEN });
             }
-            pause(unchanged, IDLE_OWNER)
         };
-        SettledThread::start(Arc::downgrade(store), step)
+        SettledThread::start((store, signal), run)
     }
 
     /// Reads the settled timestamp into the clock of a secondary.
     pub(crate) fn read(store: &Arc<Store>) -> std::io::Result<SettledThread> {
-        let (mut unchanged, mut failed) = (0_u32, false);
-        let step = move |store: &Store| {
-            match store.follow_settled() {
-                Ok(true) => (unchanged, failed) = (0, false),
-                Ok(false) => (unchanged, failed) = (unchanged.saturating_add(1), false),
-                Err(error) if !failed => {
-                    failed = true;
-                    tracing::warn!(%error, "the operation log could not be followed; this is tried again");
+        let (signal, is_called) = (Arc::<Signal>::default(), Arc::<AtomicBool>::default());
+        let (call, called) = (signal.clone(), is_called.clone());
+        let listens = store.engine().sharing().listen(Box::new(move || {
+            called.store(true, Ordering::Release);
+            call.notify();
+        }));
+        let run = move |turns: &Turns| {
+            let mut failed = false;
+            loop {
+                let longest = if listens.load(Ordering::Acquire) { LOOK_EVERY } else { UNHEARD };
+                let Some(store) = turns.next(|| is_called.load(Ordering::Acquire), longest) else {
+                    return;
+                };
+                // Before the row is read: a later announcement leads to another look.
+                is_called.store(false, Ordering::Release);
+                match store.follow_settled() {
+                    Ok(_) => failed = false,
+                    Err(error) if !failed => {
+                        failed = true;
+                        tracing::warn!(%error, "the operation log could not be followed; this is tried again");
+                    }
+                    Err(_) => {}
                 }
-                Err(_) => {}
             }
-            pause(unchanged, IDLE_SECONDARY)
         };
-        SettledThread::start(Arc::downgrade(store), step)
+        SettledThread::start((store, signal), run)
     }
 }
 
 impl Store {
-    /// Writes the settled timestamp for secondaries.
+    /// Writes the settled timestamp for secondaries, and announces it.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -139,7 +164,9 @@ impl Store {
         let value = settled.to_be_bytes();
         txn.put(Keyspace::Catalog, catalog_key::SETTLED, &value, Guard::Derived)
             .map_err(from_kv)?;
-        txn.commit().map_err(from_kv)
+        txn.commit().map_err(from_kv)?;
+        self.engine().sharing().announce();
+        Ok(())
     }
 
     /// Reads the settled timestamp, and the definitions if they have changed. Returns whether the

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::ErrorCode;
+use mayfly_base::testing::wait_until;
 use mayfly_kv::{Engine, Guard, Keyspace, RoundTripCounter, RoundTrips, TxnOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
@@ -118,6 +119,19 @@ fn options_and_multikey_bits_come_over() {
     secondary.store.latest().unwrap();
     assert!(index().spec.hidden() && !before.spec.hidden());
     assert_eq!(index().multikey_mask(), 1);
+}
+
+#[test]
+fn each_commit_of_the_owner_is_announced() {
+    let (engine, clock) = (testing::memory(), testing::clock());
+    let of = |role| StoreOptions { role, ..StoreOptions::default() };
+    let owner = testing::open_with(engine.clone(), clock.clone(), of(StoreRole::Owner));
+    let secondary = testing::open_with(engine, clock, of(StoreRole::Secondary));
+    for id in 1..=3 {
+        owner.insert("d.c", &doc! { "_id": id }).unwrap();
+        let settled = owner.store.oplog().settled();
+        wait_until("the secondary follows", || secondary.store.oplog().settled() >= settled);
+    }
 }
 
 #[test]

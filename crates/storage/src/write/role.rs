@@ -25,7 +25,8 @@ impl Writer {
     /// One that has lost the store it shares with others is not.
     pub fn is_primary(&self) -> bool {
         let until = self.primacy.away_until_micros.load(Ordering::Acquire);
-        (until == i64::MIN || self.clock.monotonic_micros() >= until) && !self.engine().is_cut_off()
+        let is_away = until != i64::MIN && self.clock.monotonic_micros() < until;
+        !is_away && !self.engine().sharing().is_cut_off()
     }
 
     /// How long until the node becomes the primary again by itself, in milliseconds; `None` when it

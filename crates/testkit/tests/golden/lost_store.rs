@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_kv::{
-    Engine, EngineWrapper, Expected, Keyspace, KvError, KvResult, MemoryEngine, NamedKey,
+    Engine, EngineWrapper, Expected, Keyspace, KvError, KvResult, MemoryEngine, NamedKey, Sharing,
     ThroughVisitor, Txn, TxnOptions,
 };
 use mayfly_testkit::Fixture;
@@ -48,13 +48,19 @@ impl Reachable {
     }
 }
 
+impl Sharing for Reachable {
+    fn is_cut_off(&self) -> bool {
+        self.is_cut_off.load(Ordering::Acquire)
+    }
+}
+
 impl EngineWrapper for Reachable {
     fn inner(&self) -> &dyn Engine {
         &self.inner
     }
 
-    fn is_cut_off(&self) -> bool {
-        self.is_cut_off.load(Ordering::Acquire)
+    fn sharing(&self) -> &dyn Sharing {
+        self
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
