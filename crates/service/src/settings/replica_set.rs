@@ -174,8 +174,9 @@ impl ReplicaSet {
     /// that wait for one.
     pub fn is_cut_off(&self, store: &Store, topology: &Topology) -> bool {
         let now = store.engine().sharing().is_cut_off();
-        if self.is_cut_off.swap(now, Ordering::AcqRel) != now {
+        if self.is_cut_off.load(Ordering::Acquire) != now {
             topology.changed();
+            self.is_cut_off.store(now, Ordering::Release);
         }
         now
     }
@@ -190,12 +191,15 @@ impl ReplicaSet {
         // after it.
         let _changing = self.changing.lock();
         let now = store.is_primary();
-        if self.primary.swap(now, Ordering::AcqRel) != now {
+        if self.primary.load(Ordering::Acquire) != now {
             if now {
                 self.term.fetch_add(1, Ordering::AcqRel);
                 self.elected_ms.store(now_ms, Ordering::Release);
             }
+            // First, so that no error about the change has the counter of before: a client would
+            // take it for an old one.
             topology.changed();
+            self.primary.store(now, Ordering::Release);
         }
         now
     }
