@@ -182,14 +182,14 @@ impl PostgresEngine {
             .map_err(|error| OpenError::Unavailable(error.to_string()))?;
         let limits = (PATIENCE.as_millis(), IDLE_MS);
         let connector = Connector::new(target, &options.schema, runtime.handle().clone(), limits);
-        let (mut connection, mut late) = (None, None);
+        let (mut view, mut late) = (None, None);
         let is_free = loop {
-            let found = look_at(&connector, &mut connection, options)
-                .and_then(|found| stand(found, connection.as_ref(), options, when_free()));
+            let found = look_at(&connector, &mut view, options)
+                .and_then(|found| stand(found, connection_of(&view), options, when_free()));
             let found = match found {
                 Ok(found) => found,
                 Err(OpenError::Unavailable(text)) => {
-                    connection = None;
+                    view = None;
                     Found::Waiting(Waiting::Database(text))
                 }
                 // Opening the store reports it.
@@ -205,7 +205,7 @@ impl PostgresEngine {
                 .filter(|(owner, _)| is_late && *owner == waits_for)
                 .or_else(|| is_late.then(|| (waits_for.clone(), Instant::now())));
             if late.as_ref().is_some_and(|(_, since)| since.elapsed() >= CONFIRMED)
-                && let Some(connection) = &connection
+                && let Some(connection) = connection_of(&view)
             {
                 end_owner(connection, &options.schema, &waits_for);
             }
@@ -246,53 +246,56 @@ fn stand(
     }
 }
 
+/// What a waiting server looks at the store with.
+struct View {
+    connection: Connection,
+    /// Whether the statement for all further looks is prepared: the tables were there. They are not
+    /// removed, and a primary that becomes a standby ends its sessions.
+    is_prepared: bool,
+}
+
+fn connection_of(view: &Option<View>) -> Option<&Connection> {
+    view.as_ref().map(|view| &view.connection)
+}
+
 /// Looks at the store, on the connection of before if there is one.
 fn look_at(
     connector: &Connector,
-    connection: &mut Option<Connection>,
+    view: &mut Option<View>,
     options: &PostgresOptions,
 ) -> Result<Found, OpenError> {
     let deadline = Instant::now() + PATIENCE;
-    let connection = match connection {
-        Some(connection) if connection.is_usable() => connection,
+    let view = match view {
+        Some(view) if view.connection.is_usable() => view,
         _ => {
-            let made = connection.insert(connector.connect(deadline)?);
+            let connection = connector.connect(deadline)?;
+            let made = view.insert(View { connection, is_prepared: false });
             let lock = lock(&options.schema, WAITING_LOCK);
-            made.open_with(&format!("select pg_advisory_lock_shared({lock})"), deadline)?;
+            let wait = format!("select pg_advisory_lock_shared({lock})");
+            made.connection.open_with(&wait, deadline)?;
             made
         }
     };
-    let schema = &options.schema;
-    let present = format!(
-        "select to_regclass('\"{schema}\".format'), to_regclass('\"{schema}\".beat'), \
-         pg_is_in_recovery()"
-    );
-    let row = connection.open_with(&present, deadline)?;
-    let is_there = |at: usize| row.get(at).is_some_and(Option::is_some);
-    if row.get(2).and_then(Option::as_deref) == Some("t") {
-        return Err(OpenError::Unavailable("the server is a standby".into()));
+    let (schema, connection) = (&options.schema, &view.connection);
+    if !view.is_prepared {
+        let present = format!(
+            "select to_regclass('\"{schema}\".format'), to_regclass('\"{schema}\".beat'), \
+             pg_is_in_recovery()"
+        );
+        let row = connection.open_with(&present, deadline)?;
+        let is_there = |at: usize| row.get(at).is_some_and(Option::is_some);
+        if row.get(2).and_then(Option::as_deref) == Some("t") {
+            return Err(OpenError::Unavailable("the server is a standby".into()));
+        }
+        if !is_there(0) {
+            return Ok(Found::Free);
+        }
+        let select = select_owner(schema, is_there(1));
+        connection.open_with(&format!("deallocate all; prepare look as {select}"), deadline)?;
+        // An owner that others may replace makes the second table.
+        view.is_prepared = is_there(1);
     }
-    if !is_there(0) {
-        return Ok(Found::Free);
-    }
-    let beats = match is_there(1) {
-        true => format!(
-            "select f.owner, extract(epoch from clock_timestamp() - b.at) * 1000 as age, \
-             b.instance = {INSTANCE} as same from \"{schema}\".format f \
-             join \"{schema}\".beat b on b.owner = f.owner"
-        ),
-        false => "select null::bigint as owner, null::numeric as age, null::boolean as same \
-                  where false"
-            .to_owned(),
-    };
-    let select = format!(
-        "select (select concat_ws(' ', 'the server', host(a.client_addr), 'since', \
-         a.backend_start::text) from pg_stat_activity a where a.pid = l.pid), \
-         b.age::bigint, b.same from (select 1) one left join (select l.pid {}) l on true \
-         left join ({beats}) b on true limit 1",
-        holders(schema, OWNER_LOCK)
-    );
-    let row = connection.open_with(&select, deadline)?;
+    let row = connection.open_with("execute look", deadline)?;
     let text = |at: usize| row.get(at).cloned().flatten();
     let age_ms = text(1).and_then(|age| age.parse::<i64>().ok());
     let lease = options.lease.saturating_sub(CONFIRMED);
@@ -306,6 +309,28 @@ fn look_at(
         (None, None) => Found::Free,
     };
     Ok(found)
+}
+
+/// A statement that selects the session with the owner lock, the milliseconds since the last beat
+/// of the present owner, and whether it came from this instance of PostgreSQL.
+fn select_owner(schema: &str, has_beats: bool) -> String {
+    let beats = match has_beats {
+        true => format!(
+            "select f.owner, extract(epoch from clock_timestamp() - b.at) * 1000 as age, \
+             b.instance = {INSTANCE} as same from \"{schema}\".format f \
+             join \"{schema}\".beat b on b.owner = f.owner"
+        ),
+        false => "select null::bigint as owner, null::numeric as age, null::boolean as same \
+                  where false"
+            .to_owned(),
+    };
+    format!(
+        "select (select concat_ws(' ', 'the server', host(a.client_addr), 'since', \
+         a.backend_start::text) from pg_stat_activity a where a.pid = l.pid), \
+         b.age::bigint, b.same from (select 1) one left join (select l.pid {}) l on true \
+         left join ({beats}) b on true limit 1",
+        holders(schema, OWNER_LOCK)
+    )
 }
 
 /// Ends the session with the owner lock.
