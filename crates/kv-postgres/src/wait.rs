@@ -4,13 +4,12 @@
 //! the connection's queue, and the task of the connection wakes the thread when the reply is there.
 
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mayfly_kv::{KvError, KvResult};
-use mayfly_work::current;
+use mayfly_work::{current, thread_waker};
 use parking_lot::{Mutex, MutexGuard};
 
 /// How often a waiting thread checks whether its operation has ended.
@@ -34,14 +33,6 @@ pub(crate) enum Patience {
     UntilDeadline,
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// Blocks the thread until the future is ready, or until it is no longer worth waiting for.
 pub(crate) fn block_on<F: Future>(
     future: F,
@@ -49,7 +40,7 @@ pub(crate) fn block_on<F: Future>(
     patience: Patience,
 ) -> Result<F::Output, Abandoned> {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = thread_waker();
     let mut context = Context::from_waker(&waker);
     if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
         return Ok(output);

@@ -252,6 +252,7 @@ async fn end_after(
             match hand_over(&mut running, config, (supervisor, signals), longest).await {
                 Ok(true) => Ok(Ended::ForStandby(running.abandon().await)),
                 left => {
+                    supervisor.stopping();
                     running.stop_without_store(left.map(drop)).await?;
                     tracing::info!("stopped");
                     Ok(DONE)

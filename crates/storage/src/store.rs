@@ -294,7 +294,7 @@ impl Store {
     /// another one is configured; the retention time does not.
     ///
     /// # Errors
-    /// Errors of the engine. Errors of the engine.
+    /// Errors of the engine.
     pub fn resize_oplog(&self, limits: LogLimits) -> Result<()> {
         let value = [self.oplog_bytes.to_be_bytes(), limits.bytes.to_be_bytes()].concat();
         self.oplog.set_limits(limits);

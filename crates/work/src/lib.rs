@@ -30,6 +30,7 @@ pub mod scratch;
 pub mod spill;
 mod threads;
 mod turns;
+mod waker;
 
 pub use library::ScriptLibrary;
 pub use op::{OpCtx, OpInfo};
@@ -39,3 +40,4 @@ pub use priority::give_way;
 pub use registry::{OpGuard, OpRegistry, WaitingOp};
 pub use threads::{LONG, LONG_BYTES, ThreadOccupancy, queued_operations, slots, watch};
 pub use turns::{FirstTurn, SlotCounts, first_turn};
+pub use waker::thread_waker;

@@ -1,12 +1,12 @@
 //! A condition that tasks await without occupying a thread, and threads of their own.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::Context;
+use std::thread;
 use std::time::Duration;
 
+use mayfly_work::thread_waker;
 use tokio::sync::Notify;
 
 /// Wakes tasks when a condition may have become true. Costs one load while no task waits.
@@ -22,15 +22,6 @@ struct Waiting<'s>(&'s Signal);
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Wakes a thread that waits.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 
@@ -61,9 +52,8 @@ impl Signal {
 
     /// Blocks the thread until `has` returns true, at most for this time. It may return earlier.
     pub(crate) fn block_until(&self, has: impl Fn() -> bool, longest: Duration) {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let until = pin!(self.until(has));
-        if until.poll(&mut Context::from_waker(&waker)).is_pending() {
+        if until.poll(&mut Context::from_waker(&thread_waker())).is_pending() {
             thread::park_timeout(longest);
         }
     }
