@@ -4,8 +4,9 @@ the server against a server with the embedded engine (docs/performance.md).
 
     sql.py [ROUNDS]    MAYFLYDB_BIN is the server
 
-The clients of all three execute the same number of operations a second. PostgreSQL needs more time for a statement that it waited for
-than for one that is there already, so operations at different rates cannot be compared. PostgreSQL has its default settings.
+The clients of all three execute the same number of operations a second. PostgreSQL needs more time for a statement that it
+waited for than for one that is there already, so operations at different rates cannot be compared. PostgreSQL has its default
+settings, but for more connections.
 """
 
 import datetime
@@ -22,7 +23,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from run import ignore_signals, server_binary, with_pymongo
+from run import ROOT, SIGNALS, ignore_signals, server_binary, with_pymongo
+
+sys.path.insert(0, str(ROOT / "tests/clients/python"))
+from postgres import Postgres  # noqa: E402
 
 CLIENTS, SECS = 4, 8
 DOCUMENTS, EXPIRING, BULK = 100_000, 40_000, 1000
@@ -37,7 +41,6 @@ create index on bulk (a); create index on bulk (b); create index on bulk (at);
 create table expiring (id bigserial primary key, a int, b int, at timestamptz, value bytea);
 create index on expiring (a); create index on expiring (b); create index on expiring (at);
 create sequence numbers start {DOCUMENTS};
-vacuum analyze;
 """
 ROWS = "select (random() * 1000)::int, (random() * 1e9)::int, now(), decode(repeat('ab', 350), 'hex') from generate_series(1, {})"
 FIND = f"\\set i random(0, {DOCUMENTS - 1})\nselect value from item where id = :i;\n"
@@ -47,55 +50,23 @@ INSERT_MANY = f"insert into bulk (a, b, at, value) {ROWS.format(BULK)};\n"
 DELETE = "delete from expiring where id in (select id from expiring where at < now() order by at limit 20000)"
 
 
-class Postgres:
-    """A PostgreSQL with its default settings."""
+class Measured(Postgres):
+    """A PostgreSQL that writes to the disk as it does by default."""
 
-    def __init__(self, folder: Path):
-        from programs import Program, free_ports, postgres_programs, unprivileged
+    def start(self, data: Path, *further: str, port: int | None = None) -> None:
+        super().start(data, "fsync=on", "full_page_writes=on", *further, port=port)
 
-        self.programs, self.folder, self.port = postgres_programs(), folder, free_ports(1)[0]
-        folder.mkdir(mode=0o700)
-        if owner := unprivileged():
-            os.chown(folder, owner["user"], owner["group"])
-        data = folder / "data"
-        make = [self.programs / "initdb", "-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8"]
-        subprocess.run(make, check=True, cwd="/", stdout=subprocess.DEVNULL, **owner)
-        words = ["-D", data, "-p", self.port, "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
-        self.server = Program("postgres", [self.programs / "postgres", *words], folder.parent / "postgres.log", **owner)
-        self.server.start()
-
-    def begin(self) -> None:
-        from programs import wait_until
-
-        wait_until(self.runs, "PostgreSQL runs")
-        self.sql(SCHEMA)
-        self.sql("create database m")
-
-    def end(self) -> None:
-        """A fast shutdown, which ends sessions."""
-        from programs import send
-
-        send(self.server.pid, signal.SIGINT)
-        self.server.process.wait(20)
-
-    def url(self, database: str) -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}?sslmode=disable"
-
-    def sql(self, text: str) -> str:
-        words = [self.programs / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", self.url("postgres")]
-        return subprocess.run(words, check=True, input=text, capture_output=True, text=True).stdout.strip()
-
-    def runs(self) -> bool:
-        return subprocess.run([self.programs / "pg_isready", "-q", "-d", self.url("postgres")], check=False).returncode == 0
+    def execute(self, text: str) -> str:
+        return self.ask(self.url("postgres"), text)
 
     def secs(self) -> float:
         from programs import children, processor_secs
 
-        return processor_secs([self.server.pid, *children(self.server.pid)])
+        return processor_secs([self.process.pid, *children(self.process.pid)])
 
     def bench(self, script: str, rate: float, clients: int) -> float:
         """Executes a script at this rate; returns the microseconds of PostgreSQL for each execution."""
-        file = self.folder.parent / "script.sql"
+        file = Path(self.folder) / "script.sql"
         file.write_text(script)
         words = [self.programs / "pgbench", "-n", "-M", "prepared", "-c", clients, "-T", SECS, "-R", f"{rate:.0f}"]
         words += ["-D", "v=\\x" + "ab" * 1000, "-f", file, self.url("postgres")]
@@ -229,13 +200,13 @@ class Measure:
               f"server {own:.1f}, embedded {embedded:.1f}, {own / embedded:.2f} x", flush=True)
 
     def compare(self, name: str, act, script: str, rate: float, clients: int = CLIENTS, units: int = 1) -> None:
-        self.postgres.sql("checkpoint")
+        self.postgres.execute("checkpoint")
         first = self.times()
         count = self.server.execute(act, rate, clients)
         second = self.times()
         other = self.embedded.execute(act, count / SECS, clients)
         third = self.times()
-        self.postgres.sql("checkpoint")
+        self.postgres.execute("checkpoint")
         plain = self.postgres.bench(script, count / SECS, clients)
         secs = second[0] - first[0], second[1] - first[1], third[2] - second[2]
         self.note(name, plain / units, secs, (count * units, count * units, other * units))
@@ -244,9 +215,10 @@ class Measure:
         """Documents and rows that are due are deleted, as fast as each can."""
         for server in (self.server, self.embedded):
             server.prepare_expiry()
-        self.postgres.sql(f"insert into expiring (a, b, at, value) {ROWS.format(EXPIRING)}; checkpoint")
+        self.postgres.execute(f"insert into expiring (a, b, at, value) {ROWS.format(EXPIRING)}")
+        self.postgres.execute("checkpoint")
         before = self.postgres.secs()
-        self.postgres.sql((DELETE + ";") * (EXPIRING // 20_000))
+        self.postgres.execute((DELETE + ";") * (EXPIRING // 20_000))
         time.sleep(0.5)
         plain = (self.postgres.secs() - before) / EXPIRING * 1e6
         before = self.times()
@@ -262,10 +234,10 @@ def main(rounds: int) -> None:
     folder.chmod(0o711)
     with ExitStack() as ended:
         ended.callback(shutil.rmtree, folder, ignore_errors=True)
-        postgres = Postgres(folder / "pg")
-        ended.callback(postgres.end)
-        postgres.begin()
-        server = Server(folder, "server", ["--storageEngine", "postgres", "--storageUrl", postgres.url("m")])
+        postgres = ended.enter_context(Measured(folder / "postgres.log"))
+        postgres.execute(SCHEMA)
+        postgres.execute("vacuum analyze")
+        server = Server(folder, "server", ["--storageEngine", "postgres", "--storageUrl", postgres.database()])
         ended.callback(server.end)
         embedded = Server(folder, "embedded", [])
         ended.callback(embedded.end)
@@ -286,4 +258,7 @@ def main(rounds: int) -> None:
 
 if __name__ == "__main__":
     with_pymongo()
+    # `kill` and a terminal that is closed end the programs as Ctrl-C does.
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler)
     main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
