@@ -2,11 +2,11 @@
 //!
 //! The owner announces with NOTIFY, on the channel that has the name of the schema. Each secondary
 //! listens on a connection of its own. PostgreSQL sends a notification after the commit of the
-//! transaction that it is in. This is one of its own, because commits with notifications wait for
-//! each other; announcements are rare, those of clients are not.
+//! transaction that it is in. An announcement is a transaction of its own: PostgreSQL executes
+//! commits with notifications one at a time, and the commits of clients are not to wait.
 //!
-//! A notification is lost while the connection is. The listener looks once after it has connected
-//! again.
+//! A notification that is sent while a secondary has no connection is lost. The listener is called
+//! when it has connected again.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -64,7 +64,7 @@ impl Sharing for PostgresEngine {
     }
 }
 
-/// Who is called.
+/// The function of a secondary that is called, and whether announcements reach it.
 struct Listener {
     call: OnAnnouncement,
     listens: Arc<AtomicBool>,

@@ -53,8 +53,8 @@ pub trait Sharing: Send + Sync {
         Members::default()
     }
 
-    /// Wakes the servers that listen, after a commit. It waits for nothing, and an announcement may
-    /// get lost.
+    /// Wakes the servers that listen, after a commit. It does not wait for a reply, so an
+    /// announcement may get lost.
     fn announce(&self) {}
 
     /// Calls the function after each announcement, until the store is closed: several may be one

@@ -1,4 +1,4 @@
-//! A condition that tasks await without occupying a thread, and threads of their own.
+//! A condition that tasks await without occupying a thread. A thread can wait for it, too.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
