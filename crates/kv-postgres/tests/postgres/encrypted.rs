@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::testing::wait_until;
-use mayfly_kv::Engine;
+use mayfly_kv::{Engine, Sharing};
 use mayfly_kv_postgres::{OpenError, PostgresEngine, PostgresOptions};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -93,6 +94,8 @@ fn certificates_are_checked_as_the_url_says() {
     for (host, query) in accepted {
         let engine = open(host, &query).unwrap_or_else(|error| panic!("{query}: {error}"));
         assert_eq!(engine.get_once(mayfly_kv::Keyspace::Record, b"k", &mut |_| ()), Ok(false));
+        let listens = engine.listen(Box::new(|| ()));
+        wait_until("the session that listens", || listens.load(Ordering::Acquire));
         let encrypted = server.sql(
             "select bool_and(s.ssl)::text from pg_stat_ssl s join pg_stat_activity a using (pid) \
              where a.application_name = 'mayflydb'",
