@@ -5,8 +5,10 @@
 //! transaction that it is in. An announcement is a transaction of its own: PostgreSQL executes
 //! commits with notifications one at a time, and the commits of clients are not to wait.
 //!
-//! A notification that is sent while a secondary has no connection is lost. The listener is called
-//! when it has connected again.
+//! The owner also announces with each of its beats that finds other members, so a secondary hears
+//! it at least once a second. A notification that is sent while a secondary does not listen is
+//! lost, and an owner that has not seen the secondary yet sends none: announcements count as
+//! arriving only after the first one on a connection.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -20,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_postgres::{AsyncMessage, Client, Error, NoTls};
 
-use crate::connection::Connector;
+use crate::connection::{Connection, Connector};
 use crate::engine::PostgresEngine;
 
 /// The pause before a listener connects again.
@@ -52,7 +54,7 @@ impl Sharing for PostgresEngine {
         if pool.has_others()
             && let Ok(reader) = pool.reader(self.store.deadline())
         {
-            reader.send_and_forget(&format!("notify \"{schema}\""));
+            announce(&reader, schema);
         }
     }
 
@@ -62,6 +64,11 @@ impl Sharing for PostgresEngine {
         *self.store.listening.lock() = Some(self.store.pool.connector.listen(listener));
         listens
     }
+}
+
+/// Wakes the secondaries that listen. Does not wait for a reply.
+pub(crate) fn announce(connection: &Connection, schema: &str) {
+    connection.send_and_forget(&format!("notify \"{schema}\""));
 }
 
 /// The function of a secondary that is called, and whether announcements reach it.
@@ -127,12 +134,14 @@ where
             if !has_begun && let Poll::Ready(begun) = beginning.as_mut().poll(context) {
                 begun?;
                 has_begun = true;
-                listener.listens.store(true, Ordering::Release);
                 // Something may have been announced before.
                 (listener.call)();
             }
             match connection.poll_message(context) {
-                Poll::Ready(Some(Ok(AsyncMessage::Notification(_)))) => (listener.call)(),
+                Poll::Ready(Some(Ok(AsyncMessage::Notification(_)))) => {
+                    listener.listens.store(true, Ordering::Release);
+                    (listener.call)();
+                }
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                 Poll::Ready(None) => return Poll::Ready(Ok(())),

@@ -58,8 +58,9 @@ pub trait Sharing: Send + Sync {
     fn announce(&self) {}
 
     /// Calls the function after each announcement, until the store is closed: several may be one
-    /// call, and there may be calls without one. The flag is true while announcements arrive; while
-    /// it is false, the caller has to look for itself.
+    /// call, and there may be calls without one. The flag is true while announcements arrive, and
+    /// then one does at least every second while the owner lives; while it is false, the caller
+    /// has to look for itself.
     fn listen(&self, _: OnAnnouncement) -> Arc<AtomicBool> {
         Arc::default()
     }

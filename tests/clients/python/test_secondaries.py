@@ -133,11 +133,13 @@ def test_a_secondary_answers_reads_and_refuses_writes(two):
     first, second = two
     client = connect(two)
     items = client.t.items
-    items.insert_many({"_id": number, "a": number % 10} for number in range(1000))
-    items.create_index("a")
     direct = second.client().t.items
     with client.start_session() as session:
-        # The time of the last write is waited for.
+        second.process.send_signal(signal.SIGSTOP)
+        items.insert_many(({"_id": number, "a": number % 10} for number in range(1000)), session=session)
+        items.create_index("a", session=session)
+        second.process.send_signal(signal.SIGCONT)
+        # The time of the session's last write is waited for, however late the secondary is.
         found = on_secondary(items)
         assert found.count_documents({}, session=session) == 1000
         assert found.count_documents({"a": 3}, session=session) == 100

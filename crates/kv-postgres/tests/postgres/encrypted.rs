@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::testing::wait_until;
 use mayfly_kv::{Engine, Sharing};
@@ -94,8 +94,10 @@ fn certificates_are_checked_as_the_url_says() {
     for (host, query) in accepted {
         let engine = open(host, &query).unwrap_or_else(|error| panic!("{query}: {error}"));
         assert_eq!(engine.get_once(mayfly_kv::Keyspace::Record, b"k", &mut |_| ()), Ok(false));
-        let listens = engine.listen(Box::new(|| ()));
-        wait_until("the session that listens", || listens.load(Ordering::Acquire));
+        let is_called = Arc::<AtomicBool>::default();
+        let called = is_called.clone();
+        engine.listen(Box::new(move || called.store(true, Ordering::Release)));
+        wait_until("the session that listens", || is_called.load(Ordering::Acquire));
         let encrypted = server.sql(
             "select bool_and(s.ssl)::text from pg_stat_ssl s join pg_stat_activity a using (pid) \
              where a.application_name = 'mayflydb'",

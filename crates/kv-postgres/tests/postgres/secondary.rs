@@ -1,7 +1,7 @@
 //! A secondary: it reads what the owner of a store writes, and is a member that others see.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use mayfly_base::testing::wait_until;
 use mayfly_kv::{Engine, Keyspace, KvError, Member, Sharing, TxnOptions};
@@ -62,6 +62,24 @@ fn members_see_each_other_and_the_owner() {
 }
 
 #[test]
+fn an_owner_that_announces_nothing_is_not_listened_to() {
+    let (server, options) = (store::shared(), options());
+    let url = server.url();
+    // Without an address it sees no other members.
+    let owner = PostgresEngine::open(&url, PostgresOptions { address: None, ..options.clone() });
+    let owner = owner.unwrap();
+    let secondary = PostgresEngine::open_secondary(&url, member("b:2", &options)).unwrap();
+    let is_called = Arc::<AtomicBool>::default();
+    let called = is_called.clone();
+    let listens = secondary.listen(Box::new(move || called.store(true, Ordering::Release)));
+    wait_until("the session listens", || is_called.load(Ordering::Acquire));
+    owner.announce();
+    assert!(!listens.load(Ordering::Acquire));
+    secondary.close().unwrap();
+    owner.close().unwrap();
+}
+
+#[test]
 fn announcements_arrive_also_after_the_connection_was_lost() {
     let (server, options) = (store::shared(), options());
     let url = server.url();
@@ -86,9 +104,11 @@ fn announcements_arrive_also_after_the_connection_was_lost() {
             assert_eq!(ended, "1");
             wait_until("the listener notices", || count() >= before + 2);
         }
-        wait_until("the secondary listens", || listens.load(Ordering::Acquire) && count() > 0);
-        // The owner announces once it has seen the secondary.
-        wait_until("the owner sees both", || owner.members().list.len() == 2);
+        // An idle owner announces, too, once it has seen the secondary.
+        wait_until("announcements arrive", || listens.load(Ordering::Acquire));
+        assert_eq!(owner.members().list.len(), 2);
+        let before = count();
+        wait_until("it announces again", || count() >= before + 2);
         let before = count();
         owner.announce();
         wait_until("the announcement arrives", || count() > before);
