@@ -15,6 +15,10 @@ use tantivy::collector::TopDocs;
 use tantivy::query::{BooleanQuery, TermQuery};
 use tantivy::schema::{IndexRecordOption, Schema, TEXT};
 
+/// The allocator of the server, without its counters.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The fewest words of a document, and the number of lengths.
 const WORDS: (usize, usize) = (6, 13);
 

@@ -6,6 +6,10 @@
 //! ```
 
 use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::Definition;
 use crate::definition::PostingsDetail;
@@ -24,6 +28,57 @@ pub(crate) enum FieldKind {
 /// The name of a field: its kind, its path, and the name of its `multi` or nothing.
 pub(crate) type FieldName = (FieldKind, String, String);
 
+/// What belongs to the fields that a document has, by their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ByField<T>(Vec<(u16, T)>);
+
+impl<T> Default for ByField<T> {
+    fn default() -> ByField<T> {
+        ByField(Vec::new())
+    }
+}
+
+impl<T> ByField<T> {
+    pub(crate) fn get(&self, number: u16) -> Option<&T> {
+        let at = self.0.binary_search_by_key(&number, |entry| entry.0).ok()?;
+        self.0.get(at).map(|entry| &entry.1)
+    }
+
+    /// What belongs to a field, which is added if it is new. A document has its fields mostly in
+    /// the order of their numbers.
+    pub(crate) fn get_or_add(&mut self, number: u16, new: impl FnOnce() -> T) -> &mut T {
+        let at = match self.0.binary_search_by_key(&number, |entry| entry.0) {
+            Ok(at) => at,
+            Err(at) => {
+                // Many documents have one field.
+                if self.0.is_empty() {
+                    self.0.reserve_exact(1);
+                }
+                self.0.insert(at, (number, new()));
+                at
+            }
+        };
+        &mut self.0[at].1
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u16, T)> {
+        self.0.iter()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().map(|entry| &mut entry.1)
+    }
+
+    /// Changes what belongs to each field.
+    pub(crate) fn map<R>(self, change: impl Fn(T) -> R) -> ByField<R> {
+        let changed = self.0.into_iter().map(|(number, value)| (number, change(value)));
+        let mut entries: Vec<(u16, R)> = changed.collect();
+        // It has the memory of the former values.
+        entries.shrink_to_fit();
+        ByField(entries)
+    }
+}
+
 /// A field of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
@@ -36,10 +91,14 @@ pub(crate) struct Field {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FieldTable {
     fields: Vec<Field>,
-    numbers: HashMap<FieldName, u16>,
+    /// The fields of each path.
+    numbers: HashMap<String, Vec<PathField>>,
     /// The number of each text field among the text fields.
     text_numbers: HashMap<u16, u32>,
 }
+
+/// A field of a path: its kind, the name of its `multi` or nothing, and its number.
+type PathField = (FieldKind, String, u16);
 
 impl FieldTable {
     /// A field with values.
@@ -68,19 +127,21 @@ impl FieldTable {
 
     /// The number of a field.
     pub(crate) fn find(&self, kind: FieldKind, path: &str, multi: &str) -> Option<u16> {
-        self.numbers.get(&(kind, path.to_owned(), multi.to_owned())).copied()
+        let mut fields = self.numbers.get(path)?.iter();
+        fields.find(|field| field.0 == kind && field.1 == multi).map(|field| field.2)
     }
 
     /// The number of a field, which is added if it is new. `None`: the table is full.
     pub(crate) fn add(&mut self, field: &Field) -> Option<u16> {
-        if let Some(number) = self.numbers.get(&field.name) {
-            return Some(*number);
+        let (kind, path, multi) = &field.name;
+        if let Some(number) = self.find(*kind, path, multi) {
+            return Some(number);
         }
         let number = u16::try_from(self.fields.len()).ok().filter(|number| *number < u16::MAX)?;
         if field.name.0 != FieldKind::Values {
             self.text_numbers.insert(number, self.text_numbers.len() as u32);
         }
-        self.numbers.insert(field.name.clone(), number);
+        self.numbers.entry(path.clone()).or_default().push((*kind, multi.clone(), number));
         self.fields.push(field.clone());
         Some(number)
     }
@@ -134,6 +195,42 @@ impl FieldTable {
             }
         }
         Some(table)
+    }
+}
+
+/// The table of an index as the reader of documents sees it, which adds the fields that are new.
+pub(crate) struct GrowingTable<'t> {
+    shared: &'t Mutex<Arc<FieldTable>>,
+    seen: Arc<FieldTable>,
+}
+
+impl GrowingTable<'_> {
+    pub(crate) fn new(shared: &Mutex<Arc<FieldTable>>) -> GrowingTable<'_> {
+        GrowingTable { shared, seen: shared.lock().clone() }
+    }
+
+    /// The number of a field. `None`: it is new, and the table is full.
+    pub(crate) fn number(
+        &mut self,
+        (kind, path, multi): (FieldKind, &str, &str),
+        detail: PostingsDetail,
+        has_norms: bool,
+    ) -> Option<u16> {
+        if let Some(number) = self.seen.find(kind, path, multi) {
+            return Some(number);
+        }
+        let name = (kind, path.to_owned(), multi.to_owned());
+        // The table is copied only while a search or a commit uses it.
+        drop(mem::take(&mut self.seen));
+        let mut shared = self.shared.lock();
+        let number = Arc::make_mut(&mut shared).add(&Field { name, detail, has_norms });
+        self.seen = shared.clone();
+        number
+    }
+
+    /// The number of a field with values.
+    pub(crate) fn number_of_values(&mut self, path: &str) -> Option<u16> {
+        self.number((FieldKind::Values, path, ""), PostingsDetail::Documents, false)
     }
 }
 

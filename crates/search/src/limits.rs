@@ -28,7 +28,7 @@ pub const MAX_VALUE_BYTES: usize = 32_766;
 pub const MAX_DOCUMENTS_IN_MEMORY: usize = 8_192;
 
 /// The same for an index of words that is being filled, so that no search reads it.
-pub const MAX_DOCUMENTS_OF_FILLING: usize = 32_768;
+pub const MAX_DOCUMENTS_OF_FILLING: usize = 131_072;
 
 /// The fewest documents that are made a segment in memory before a search does it.
 pub const MIN_DOCUMENTS_PREPARED: usize = 1_000;

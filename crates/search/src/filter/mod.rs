@@ -11,16 +11,17 @@ mod parse;
 mod tests;
 pub(crate) mod value;
 
-use std::collections::BTreeMap;
-
 use mayfly_base::Result;
+
+use crate::fields::ByField;
 
 pub(crate) use bits::BitSet;
 pub(crate) use column::Column;
 pub(crate) use parse::parse;
 
-/// The keys of a document's values, by the number of their field.
-pub(crate) type Values = BTreeMap<u16, Vec<Vec<u8>>>;
+/// The keys of a document's values, by field: sorted, without [`value::PRESENT`]. The fields are
+/// those that the document has.
+pub(crate) type Values = ByField<Vec<Vec<u8>>>;
 
 /// Ends the selection of documents by an error of the caller.
 pub(crate) type Check<'c> = &'c dyn Fn() -> Result<()>;
@@ -60,11 +61,12 @@ impl Test {
         Ok(())
     }
 
+    /// Whether a document passes that has the field with these keys.
     fn passes(&self, keys: &[Vec<u8>]) -> bool {
         match self {
             Test::In(wanted) => wanted.iter().any(|key| keys.binary_search(key).is_ok()),
             Test::Range(range) => keys.iter().any(|key| range.contains(key)),
-            Test::Exists => keys.iter().any(|key| key == value::PRESENT),
+            Test::Exists => true,
         }
     }
 }
@@ -97,7 +99,7 @@ impl Condition {
             Condition::Or(parts) => parts.iter().any(|part| part.matches(values)),
             Condition::Not(part) => !part.matches(values),
             Condition::Field(field, test) => {
-                test.passes(values.get(&(*field as u16)).map_or(&[], Vec::as_slice))
+                values.get(*field as u16).is_some_and(|keys| test.passes(keys))
             }
         }
     }

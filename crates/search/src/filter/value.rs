@@ -61,19 +61,26 @@ pub(crate) fn range_of(name: &str, value: RawValue<'_>, bound: Vec<u8>) -> Range
     }
 }
 
-/// The keys of all values that a path reaches, sorted, each once.
-pub(crate) fn keys_at(document: RawDoc<'_>, parts: &[&str]) -> Vec<Vec<u8>> {
-    let mut keys = Vec::new();
+/// The keys of all values that a path reaches. `None`: it reaches none.
+pub(crate) fn keys_at(document: RawDoc<'_>, parts: &[&str]) -> Option<Vec<Vec<u8>>> {
+    let mut found = None;
     let _ = visit_path(document, parts, &mut |hit| {
         let Hit::Value(value, _) = hit else { return ControlFlow::Continue(()) };
-        keys.push(PRESENT.to_vec());
+        let keys = found.get_or_insert_with(Vec::new);
         if is_comparable(value) {
             keys.push(key_of(value));
         }
         ControlFlow::Continue(())
     });
+    found.map(|mut keys| {
+        order_keys(&mut keys);
+        keys
+    })
+}
+
+/// Sorts keys, and removes those that occur twice or are too long.
+pub(crate) fn order_keys(keys: &mut Vec<Vec<u8>>) {
     keys.retain(|key| key.len() <= MAX_VALUE_BYTES);
     keys.sort_unstable();
     keys.dedup();
-    keys
 }

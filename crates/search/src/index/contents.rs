@@ -20,7 +20,7 @@ impl Index {
     pub fn contents(&self) -> Contents {
         let state = self.state.read();
         let memory = state.memory.iter();
-        let memory = memory.map(|(key, document)| (key.clone(), document.version_ms)).collect();
+        let memory = memory.map(|(key, document)| (key.to_vec(), document.version_ms)).collect();
         Contents { memory, parts: state.parts.clone() }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tantivy::directory::OwnedBytes;
 
-use super::memory::{Memory, Taken};
+use super::memory::{Memory, RecordKey, Taken};
 use super::segment::Segment;
 use super::write::{Shape, Source, write_segment};
 use super::{IndexError, Part};
@@ -22,7 +22,7 @@ use crate::fields::FieldTable;
 #[derive(Default)]
 pub(super) struct Fresh {
     parts: Vec<Part>,
-    pending: BTreeSet<Vec<u8>>,
+    pending: BTreeSet<RecordKey>,
 }
 
 impl Fresh {
@@ -31,9 +31,9 @@ impl Fresh {
     }
 
     /// The document with this key was replaced.
-    pub(super) fn put(&mut self, key: &[u8]) {
-        self.delete(key);
-        self.pending.insert(key.to_vec());
+    pub(super) fn put(&mut self, key: RecordKey) {
+        self.parts.iter_mut().for_each(|part| part.delete(&key));
+        self.pending.insert(key);
     }
 
     /// The document with this key was deleted.
@@ -44,6 +44,9 @@ impl Fresh {
 
     /// Removes the documents that are not in memory any more.
     pub(super) fn retain(&mut self, memory: &Memory) {
+        if memory.len() == 0 {
+            return *self = Fresh::default();
+        }
         self.pending.retain(|key| memory.get(key).is_some());
         for part in &mut self.parts {
             let segment = part.segment.clone();
@@ -79,10 +82,10 @@ impl Fresh {
             && last.live() <= 2 * keys.len()
         {
             let live = (0..last.segment.len()).filter(|ordinal| !last.deleted.contains(*ordinal));
-            keys.extend(live.map(|ordinal| last.segment.key(ordinal).to_vec()));
+            keys.extend(live.map(|ordinal| RecordKey::from(last.segment.key(ordinal))));
             kept -= 1;
         }
-        let document = |key: Vec<u8>| memory.get(&key).cloned().map(|document| (key, document));
+        let document = |key: RecordKey| memory.get(&key).cloned().map(|document| (key, document));
         let taken: Taken = keys.into_iter().filter_map(document).collect();
         if taken.is_empty() {
             self.pending.clear();

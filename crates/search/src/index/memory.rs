@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mayfly_value::{DocBuf, RawDoc, paths};
-use parking_lot::Mutex;
-
-use super::extract::extract;
+use super::extract::Extract;
 use super::stored::stored;
-use crate::fields::{Field, FieldTable};
+use crate::fields::{ByField, GrowingTable};
 use crate::filter::Values;
 use crate::filter::value::keys_at;
-use crate::text::encoded::EncodedTerms;
+use crate::text::encoded::{EncodedTerms, TermEncoder};
+use crate::text::postings::WithTerms;
 use crate::vector::read::may_be_vector;
 use crate::vector::score::{is_indexable, length};
 use crate::vector::{ElementType, Vector};
 use crate::{Definition, IndexKind};
+use mayfly_value::{DocBuf, RawDoc, paths};
 
 /// The vector of each vector field of a definition, with its length.
 pub(super) type FieldVectors = Vec<Option<(Vector, f32)>>;
@@ -26,21 +25,36 @@ pub(super) struct Document {
     pub(super) version_ms: i64,
     /// The vector of each vector field, with its length.
     pub(super) vectors: FieldVectors,
-    /// The keys of each field with values.
     pub(super) values: Values,
     /// The terms of each text field.
-    pub(super) terms: Vec<(u16, EncodedTerms)>,
+    pub(super) terms: ByField<EncodedTerms>,
     /// The fields that the index keeps.
     pub(super) source: Option<DocBuf>,
+}
+
+/// The memory of a document without its values: itself, its key, and their places in two maps.
+const DOCUMENT_BYTES: usize = 208;
+
+impl WithTerms for Document {
+    fn terms(&self) -> &ByField<EncodedTerms> {
+        &self.terms
+    }
 }
 
 impl Document {
     fn bytes(&self) -> usize {
         let vectors = self.vectors.iter().flatten().map(|vector| vector.0.bytes.len() + 64);
-        let values = self.values.values().flatten().map(|key| key.len() + 32);
+        let values = self
+            .values
+            .iter()
+            .map(|(_, keys)| 32 + keys.iter().map(|key| key.len() + 32).sum::<usize>());
         let terms = self.terms.iter().map(|(_, terms)| terms.as_str().len() + 32);
         let source = self.source.as_ref().map_or(0, |source| source.as_bytes().len());
-        64 + source + vectors.sum::<usize>() + values.sum::<usize>() + terms.sum::<usize>()
+        DOCUMENT_BYTES
+            + source
+            + vectors.sum::<usize>()
+            + values.sum::<usize>()
+            + terms.sum::<usize>()
     }
 
     /// The bytes and the length of the vector of a field, if it has one of this type.
@@ -54,37 +68,27 @@ impl Document {
 /// find the document, since it has no vector that the index contains.
 pub(super) fn read(
     definition: &Definition,
-    table: &Mutex<Arc<FieldTable>>,
+    table: &mut GrowingTable<'_>,
     version_ms: i64,
     document: RawDoc<'_>,
 ) -> Option<Document> {
     let vectors = vectors_of(definition, document);
-    let (mut values, mut terms) = (Values::new(), Vec::new());
+    let mut extract = Extract::default();
     match definition.kind {
         IndexKind::VectorSearch => {
             if !has_vectors(&vectors) {
                 return None;
             }
             for (number, path) in definition.filters.iter().enumerate() {
-                let keys = keys_at(document, &path.split('.').collect::<Vec<_>>());
-                values.insert(number as u16, keys);
-            }
-        }
-        IndexKind::Search => {
-            let extract = extract(definition, document);
-            let mut table = table.lock();
-            for (path, keys) in extract.values {
-                if let Some(number) = number_of(&mut table, &FieldTable::values_field(&path)) {
-                    values.insert(number, keys);
-                }
-            }
-            for (field, found) in extract.terms.into_values() {
-                if let Some(number) = number_of(&mut table, &field) {
-                    terms.push((number, found.finish()));
+                if let Some(keys) = keys_at(document, &path.split('.').collect::<Vec<_>>()) {
+                    extract.values.get_or_add(number as u16, || keys);
                 }
             }
         }
+        IndexKind::Search => extract = Extract::of(definition, table, document),
     }
+    let Extract { values, terms } = extract;
+    let terms = terms.map(TermEncoder::finish);
     let source = stored(document, &definition.stored_source);
     Some(Document { version_ms, vectors, values, terms, source })
 }
@@ -109,12 +113,6 @@ pub(super) fn has_vectors(vectors: &FieldVectors) -> bool {
     vectors.iter().any(Option::is_some)
 }
 
-/// The number of a field. The table is copied when it grows while a search or a commit uses it.
-fn number_of(table: &mut Arc<FieldTable>, field: &Field) -> Option<u16> {
-    let (kind, path, multi) = &field.name;
-    table.find(*kind, path, multi).or_else(|| Arc::make_mut(table).add(field))
-}
-
 /// The first vector that a path reaches.
 fn vector_at(document: RawDoc<'_>, parts: &[&str]) -> Option<Vector> {
     let mut found = None;
@@ -131,14 +129,17 @@ fn vector_at(document: RawDoc<'_>, parts: &[&str]) -> Option<Vector> {
     found
 }
 
+/// A record key.
+pub(super) type RecordKey = Arc<[u8]>;
+
 /// The newest documents, by record key.
 pub(super) struct Memory {
-    documents: BTreeMap<Vec<u8>, Arc<Document>>,
+    documents: BTreeMap<RecordKey, Arc<Document>>,
     bytes: usize,
 }
 
 /// Documents that a commit writes, in the order of their record keys.
-pub(super) type Taken = Vec<(Vec<u8>, Arc<Document>)>;
+pub(super) type Taken = Vec<(RecordKey, Arc<Document>)>;
 
 impl Memory {
     pub(super) fn new() -> Memory {
@@ -157,22 +158,27 @@ impl Memory {
         self.documents.get(key)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Vec<u8>, &Arc<Document>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&RecordKey, &Arc<Document>)> {
         self.documents.iter()
     }
 
     /// Replaces the document with this record key.
-    pub(super) fn put(&mut self, key: Vec<u8>, document: Option<Document>) {
-        self.remove(&key);
-        if let Some(document) = document {
-            self.bytes += key.len() + document.bytes();
-            self.documents.insert(key, Arc::new(document));
-        }
+    pub(super) fn put(&mut self, key: RecordKey, document: Option<Document>) {
+        let length = key.len();
+        let replaced = match document {
+            Some(document) => {
+                self.bytes += length + document.bytes();
+                self.documents.insert(key, Arc::new(document))
+            }
+            None => self.documents.remove(&key),
+        };
+        self.subtract(length, replaced);
     }
 
-    fn remove(&mut self, key: &[u8]) {
-        if let Some(document) = self.documents.remove(key) {
-            self.bytes = self.bytes.saturating_sub(key.len() + document.bytes());
+    /// Notes that a document is gone whose key has this length.
+    fn subtract(&mut self, key_bytes: usize, document: Option<Arc<Document>>) {
+        if let Some(document) = document {
+            self.bytes = self.bytes.saturating_sub(key_bytes + document.bytes());
         }
     }
 
@@ -185,10 +191,19 @@ impl Memory {
     /// deleted since they were taken.
     pub(super) fn remove_taken<'t>(&mut self, taken: &'t Taken) -> Vec<&'t [u8]> {
         let mut outdated = Vec::new();
+        let is_unchanged = self.documents.len() == taken.len()
+            && self.documents.values().zip(taken).all(|(now, (_, then))| Arc::ptr_eq(now, then));
+        if is_unchanged {
+            *self = Memory::new();
+            return outdated;
+        }
         for (key, document) in taken {
             match self.documents.get(key) {
-                Some(current) if Arc::ptr_eq(current, document) => self.remove(key),
-                _ => outdated.push(key.as_slice()),
+                Some(current) if Arc::ptr_eq(current, document) => {
+                    let removed = self.documents.remove(key);
+                    self.subtract(key.len(), removed);
+                }
+                _ => outdated.push(&**key),
             }
         }
         outdated

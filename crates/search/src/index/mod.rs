@@ -52,7 +52,7 @@ pub use score_details::ScoreDetails;
 pub use search::{Cursor, Hit, Page};
 
 use crate::SharedCheck;
-use crate::fields::FieldTable;
+use crate::fields::{FieldTable, GrowingTable};
 use crate::filter::BitSet;
 use crate::limits::{
     MAX_BYTES_IN_MEMORY, MAX_DOCUMENTS_IN_MEMORY, MAX_DOCUMENTS_OF_FILLING, MIN_VECTORS_OF_GRAPH,
@@ -61,7 +61,7 @@ use crate::{Definition, IndexKind};
 use commit_file::{CommitFile, SegmentEntry};
 use folder::Folder;
 use fresh::Fresh;
-use memory::{Document, Memory, Taken};
+use memory::{Document, Memory, RecordKey, Taken};
 use segment::Segment;
 
 /// A change of a collection, in the order of its log.
@@ -188,10 +188,10 @@ impl State {
     }
 
     /// Applies a change.
-    fn put(&mut self, key: Vec<u8>, document: Option<Document>) {
+    fn put(&mut self, key: RecordKey, document: Option<Document>) {
         self.parts.iter_mut().for_each(|part| part.delete(&key));
         match (&mut self.fresh, &document) {
-            (Some(fresh), Some(_)) => fresh.put(&key),
+            (Some(fresh), Some(_)) => fresh.put(key.clone()),
             (Some(fresh), None) => fresh.delete(&key),
             (None, _) => {}
         }
@@ -326,12 +326,13 @@ impl Index {
     /// Returns whether the part in memory has reached its limit, so that the caller should commit.
     pub fn apply(&self, changes: &[Change<'_>]) -> bool {
         // Documents are read before the lock is taken.
+        let mut table = GrowingTable::new(&self.table);
         let read = |change: &Change<'_>| match *change {
             Change::Put { record_key, version_ms, document } => {
-                let read = memory::read(&self.definition, &self.table, version_ms, document);
-                (record_key.to_vec(), read)
+                let read = memory::read(&self.definition, &mut table, version_ms, document);
+                (RecordKey::from(record_key), read)
             }
-            Change::Delete { record_key } => (record_key.to_vec(), None),
+            Change::Delete { record_key } => (RecordKey::from(record_key), None),
         };
         let read: Vec<_> = changes.iter().map(read).collect();
         let mut state = self.state.write();

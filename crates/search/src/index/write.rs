@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::iter;
 use std::path::Path;
 
 use mayfly_value::DocBuf;
@@ -14,8 +15,8 @@ use super::memory::Taken;
 use super::segment::vector_section;
 use crate::definition::{IndexingMethod, Quantization, StoredSource, VectorField};
 use crate::fields::{FieldKind, FieldTable};
+use crate::filter::value::PRESENT;
 use crate::limits::MAX_DOCUMENTS_IN_SEGMENT;
-use crate::text::encoded::EncodedTerms;
 use crate::text::postings;
 use crate::vector::ElementType;
 use crate::vector::codes::Codes;
@@ -391,7 +392,8 @@ fn collect_values<'s>(
     match source {
         Source::Memory(taken) => {
             for ((_, document), at) in taken.iter().zip(renumbered) {
-                for key in document.values.get(&field).into_iter().flatten() {
+                let Some(keys) = document.values.get(field) else { continue };
+                for key in iter::once(PRESENT).chain(keys.iter().map(Vec::as_slice)) {
                     values.entry(key).or_default().push(*at);
                 }
             }
@@ -438,12 +440,12 @@ fn write_postings<W: Write>(
     sources: &[Source<'_>],
     scratch: Option<&Path>,
 ) -> Result<(), IndexError> {
-    let mut documents: Vec<&[(u16, EncodedTerms)]> = Vec::new();
+    let mut documents = Vec::new();
     let mut segments = Vec::new();
     for source in sources {
         match source {
             Source::Memory(taken) => {
-                documents.extend(taken.iter().map(|(_, document)| document.terms.as_slice()));
+                documents.extend(taken.iter().map(|(_, document)| document.clone()));
             }
             Source::Segment(part) => {
                 let postings = part.segment.postings();
@@ -453,7 +455,7 @@ fn write_postings<W: Write>(
     }
     let written = match scratch {
         Some(scratch) if !segments.is_empty() => postings::merge(table, &segments, scratch),
-        _ => postings::write(table, documents.into_iter()),
+        _ => postings::write(table, &documents),
     };
     let (files, counts) = written.map_err(std::io::Error::other)?;
     writer.begin(SectionKind::PostingsName, 0)?;

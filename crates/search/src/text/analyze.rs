@@ -3,7 +3,7 @@
 use tantivy::tokenizer::Token;
 
 use super::language::{Language, Trim, is_english_stop_word};
-use super::words::{between_spaces, letters, push_lower_case, standard_words};
+use super::words::{each_between_spaces, each_of_letters, each_standard_word, push_lower_case};
 use crate::definition::{AnalyzerName, AnalyzerRule, AutocompleteField, Grams};
 
 /// The terms of strings that stand in the same field, one string after another, as if all were one:
@@ -19,7 +19,7 @@ impl Terms {
     /// Adds the terms of a string.
     pub(crate) fn add(&mut self, analyzer: AnalyzerName, text: &str) {
         let (first, start) = (self.next, text.as_ptr() as usize);
-        self.next += each_term(analyzer, text, |count, word, term| {
+        self.next += each_term(analyzer, text, &mut String::new(), |count, word, term| {
             let offset_from = word.as_ptr() as usize - start;
             let offset_to = offset_from + word.len();
             let (text, position) = (term.to_owned(), first + count);
@@ -51,21 +51,22 @@ impl Terms {
 }
 
 /// Visits the terms of a text with the number of words before each, and its word in the text.
-/// Returns the number of words.
+/// Returns the number of words. Each term is written to the buffer first.
 pub(super) fn each_term<'t>(
     analyzer: AnalyzerName,
     text: &'t str,
+    term: &mut String,
     mut visit: impl FnMut(usize, &'t str, &str),
 ) -> usize {
-    let words = words(analyzer.rule(), text);
-    let mut term = String::new();
-    for (count, word) in words.iter().enumerate() {
+    let mut count = 0;
+    each_word(analyzer.rule(), text, |word| {
         term.clear();
-        if write_term(analyzer, word, &mut term) {
-            visit(count, word, &term);
+        if write_term(analyzer, word, term) {
+            visit(count, word, term);
         }
-    }
-    words.len()
+        count += 1;
+    });
+    count
 }
 
 /// Visits the parts of the words of a text in the same way.
@@ -75,18 +76,18 @@ pub(super) fn each_part<'t>(
     mut visit: impl FnMut(usize, &'t str, String),
 ) -> usize {
     let analyzer = field.analyzer.unwrap_or(AnalyzerName::STANDARD);
-    each_term(analyzer, text, |count, word, term| {
+    each_term(analyzer, text, &mut String::new(), |count, word, term| {
         parts(field, term).into_iter().for_each(|part| visit(count, word, part));
     })
 }
 
-/// The words of a text, before they are changed.
-fn words(rule: AnalyzerRule, text: &str) -> Vec<&str> {
+/// Visits the words of a text, before they are changed.
+fn each_word<'t>(rule: AnalyzerRule, text: &'t str, mut visit: impl FnMut(&'t str)) {
     match rule {
-        AnalyzerRule::Keyword | AnalyzerRule::Unsupported => vec![text],
-        AnalyzerRule::Whitespace => between_spaces(text),
-        AnalyzerRule::Simple | AnalyzerRule::Stop => letters(text),
-        AnalyzerRule::Standard | AnalyzerRule::Language => standard_words(text),
+        AnalyzerRule::Keyword | AnalyzerRule::Unsupported => visit(text),
+        AnalyzerRule::Whitespace => each_between_spaces(text, visit),
+        AnalyzerRule::Simple | AnalyzerRule::Stop => each_of_letters(text, visit),
+        AnalyzerRule::Standard | AnalyzerRule::Language => each_standard_word(text, visit),
     }
 }
 

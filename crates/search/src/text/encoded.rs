@@ -40,12 +40,13 @@ impl TermEncoder {
         TermEncoder { known, ..TermEncoder::default() }
     }
 
-    /// Adds the terms of a string.
-    pub(crate) fn add(&mut self, analyzer: AnalyzerName, text: &str) {
+    /// Adds the terms of a string. Each is written to the buffer first.
+    pub(crate) fn add(&mut self, analyzer: AnalyzerName, text: &str, term: &mut String) {
         let first = self.next;
         // Most terms are as long as their words, and have two numbers instead of a space.
         self.encoded.reserve(text.len() + text.len() / 4);
-        self.next += each_term(analyzer, text, |count, _, term| self.push(first + count, term));
+        self.next +=
+            each_term(analyzer, text, term, |count, _, term| self.push(first + count, term));
     }
 
     /// Adds the parts of a string's words that `autocomplete` indexes.

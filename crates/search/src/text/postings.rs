@@ -1,7 +1,8 @@
 //! The postings of a segment: written from documents, merged from other segments, and opened.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{io, iter};
 
 use tantivy::directory::{MmapDirectory, OwnedBytes, RamDirectory};
 use tantivy::fastfield::AliveBitSet;
@@ -9,14 +10,15 @@ use tantivy::fieldnorm::FieldNormsSerializer;
 use tantivy::index::{SegmentId, SegmentReader};
 use tantivy::indexer::merge_filtered_segments;
 use tantivy::postings::Postings as _;
+use tantivy::schema::document::{ReferenceValue, ReferenceValueLeaf};
 use tantivy::schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::TokenizerManager;
-use tantivy::{Directory, DocSet, Index, IndexSettings, Segment, TERMINATED, TantivyDocument};
+use tantivy::{Directory, DocSet, Index, IndexSettings, Segment, TERMINATED};
 
 use super::directory::Files;
 use super::encoded::{EncodedTerms, EncodedTokenizer};
 use crate::definition::PostingsDetail;
-use crate::fields::FieldTable;
+use crate::fields::{ByField, FieldTable};
 use crate::filter::BitSet;
 
 /// The files of a segment, in the order of their sections.
@@ -87,16 +89,58 @@ pub(crate) fn schema(table: &FieldTable) -> Schema {
     schema.build()
 }
 
+/// A document with terms.
+pub(crate) trait WithTerms: Send + Sync + 'static {
+    /// The terms of each text field.
+    fn terms(&self) -> &ByField<EncodedTerms>;
+}
+
+/// A document as tantivy reads it.
+struct Written<D> {
+    document: Arc<D>,
+    /// The number of each field among the text fields, if it is one.
+    fields: Arc<[Option<u32>]>,
+}
+
+/// Encoded terms as a value that tantivy reads.
+#[derive(Clone, Debug)]
+struct Text<'t>(&'t str);
+
+impl<'t> tantivy::schema::Value<'t> for Text<'t> {
+    type ArrayIter = iter::Empty<Text<'t>>;
+    type ObjectIter = iter::Empty<(&'t str, Text<'t>)>;
+
+    fn as_value(&self) -> ReferenceValue<'t, Text<'t>> {
+        ReferenceValue::Leaf(ReferenceValueLeaf::Str(self.0))
+    }
+}
+
+impl<D: WithTerms> tantivy::Document for Written<D> {
+    type Value<'a> = Text<'a>;
+    type FieldsValuesIter<'a> = Box<dyn Iterator<Item = (Field, Text<'a>)> + 'a>;
+
+    fn iter_fields_and_values(&self) -> Self::FieldsValuesIter<'_> {
+        Box::new(self.document.terms().iter().filter_map(|(number, terms)| {
+            let field = (*self.fields.get(usize::from(*number))?)?;
+            (!terms.is_empty()).then(|| (Field::from_field_id(field), Text(terms.as_str())))
+        }))
+    }
+}
+
 /// Writes the postings of documents, in their order.
-pub(crate) fn write<'d>(
+pub(crate) fn write<D: WithTerms>(
     table: &FieldTable,
-    documents: impl Iterator<Item = &'d [(u16, EncodedTerms)]> + Clone,
+    documents: &[Arc<D>],
 ) -> tantivy::Result<(PostingsFiles, Vec<FieldCount>)> {
     let directory = RamDirectory::create();
-    let bytes = |document: &&[(u16, EncodedTerms)]| {
-        document.iter().map(|(_, terms)| terms.as_str().len()).sum::<usize>()
-    };
-    let bytes: usize = documents.clone().map(|document| bytes(&document)).sum();
+    let mut counts = vec![FieldCount::default(); table.len()];
+    let mut bytes = 0_usize;
+    for (number, terms) in documents.iter().flat_map(|document| document.terms().iter()) {
+        bytes += terms.as_str().len();
+        if let (Some(count), false) = (counts.get_mut(usize::from(*number)), terms.is_empty()) {
+            count.documents += 1;
+        }
+    }
     let budget = bytes.saturating_mul(WRITER_FACTOR).clamp(*WRITER.start(), *WRITER.end());
     let tokenizers = TokenizerManager::new();
     tokenizers.register(EncodedTokenizer::NAME, EncodedTokenizer);
@@ -104,18 +148,12 @@ pub(crate) fn write<'d>(
         .schema(schema(table))
         .settings(IndexSettings::default())
         .tokenizers(tokenizers)
-        .single_segment_index_writer::<TantivyDocument>(directory.clone(), budget)?;
-    let mut counts = vec![FieldCount::default(); table.len()];
-    for terms in documents {
-        let mut document = TantivyDocument::default();
-        for (number, terms) in terms {
-            let (Some(field), false) = (table.text_number(*number), terms.is_empty()) else {
-                continue;
-            };
-            counts[*number as usize].documents += 1;
-            document.add_text(Field::from_field_id(field), terms.as_str());
-        }
-        writer.add_document(document)?;
+        .single_segment_index_writer::<Written<D>>(directory.clone(), budget)?;
+    let fields: Arc<[Option<u32>]> =
+        table.iter().map(|(number, _)| table.text_number(number)).collect();
+    for document in documents {
+        let (document, fields) = (document.clone(), fields.clone());
+        writer.add_document(Written { document, fields })?;
     }
     let index = writer.finalize()?;
     for segment in &index.searchable_segments()? {

@@ -37,10 +37,10 @@ const WITHOUT_SPACES: &[(char, char)] = &[
     ('\u{11700}', '\u{1172B}'),
 ];
 
-/// The words of the standard tokenizer.
-pub(super) fn standard_words(text: &str) -> Vec<&str> {
+/// Visits the words of the standard tokenizer.
+pub(super) fn each_standard_word<'t>(text: &'t str, visit: impl FnMut(&'t str)) {
     if text.is_ascii() {
-        return cut(text.unicode_words(), Cut::Before);
+        return cut(text.unicode_words(), Cut::Before, visit);
     }
     let mut words: Vec<(usize, usize)> = Vec::new();
     // The end of the last part without spaces.
@@ -57,18 +57,18 @@ pub(super) fn standard_words(text: &str) -> Vec<&str> {
             words.push((at, end));
         }
     }
-    cut(words.into_iter().map(|(from, to)| &text[from..to]), Cut::Before)
+    cut(words.into_iter().map(|(from, to)| &text[from..to]), Cut::Before, visit);
 }
 
-/// The words between white space.
-pub(super) fn between_spaces(text: &str) -> Vec<&str> {
-    cut(text.split(is_space).filter(|word| !word.is_empty()), Cut::After)
+/// Visits the words between white space.
+pub(super) fn each_between_spaces<'t>(text: &'t str, visit: impl FnMut(&'t str)) {
+    cut(text.split(is_space).filter(|word| !word.is_empty()), Cut::After, visit);
 }
 
-/// The longest sequences of letters.
-pub(super) fn letters(text: &str) -> Vec<&str> {
+/// Visits the longest sequences of letters.
+pub(super) fn each_of_letters<'t>(text: &'t str, visit: impl FnMut(&'t str)) {
     let words = text.split(|letter| !is_letter(letter)).filter(|word| !word.is_empty());
-    cut(words, Cut::After)
+    cut(words, Cut::After, visit);
 }
 
 /// Whether the character that reaches the greatest length belongs to the part before, if it is one
@@ -80,12 +80,11 @@ enum Cut {
 }
 
 /// Cuts words that are too long.
-fn cut<'t>(words: impl Iterator<Item = &'t str>, rule: Cut) -> Vec<&'t str> {
-    let mut parts = Vec::new();
+fn cut<'t>(words: impl Iterator<Item = &'t str>, rule: Cut, mut visit: impl FnMut(&'t str)) {
     for word in words {
         // No character has more units of UTF-16 than bytes.
         if word.len() < MAX_WORD {
-            parts.push(word);
+            visit(word);
             continue;
         }
         let (mut from, mut length) = (0, 0);
@@ -96,14 +95,13 @@ fn cut<'t>(words: impl Iterator<Item = &'t str>, rule: Cut) -> Vec<&'t str> {
                 Cut::After => length >= MAX_WORD,
             };
             if is_full {
-                parts.push(&word[from..at]);
+                visit(&word[from..at]);
                 (from, length) = (at, 0);
             }
             length += units;
         }
-        parts.push(&word[from..]);
+        visit(&word[from..]);
     }
-    parts
 }
 
 fn is_without_spaces(letter: char) -> bool {

@@ -99,6 +99,7 @@ impl Service {
     }
 
     /// Runs steps until all indexes that follow the log have everything that was written before.
+    /// For a service whose log no task follows: two steps of one index must not run at once.
     ///
     /// # Errors
     /// Errors of a step.

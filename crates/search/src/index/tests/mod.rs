@@ -196,7 +196,7 @@ fn a_prepared_index_has_no_documents_that_a_search_must_write() {
     index.apply(&[Change::Delete { record_key: &7_usize.to_be_bytes() }]);
     assert_eq!((found("all"), found("w7"), found("w1505")), (1_509, 0, 1));
     // An index that searches may read keeps fewer documents in memory.
-    assert_eq!(Index::in_memory(definition.clone()).most_in_memory(), 32_768);
+    assert_eq!(Index::in_memory(definition.clone()).most_in_memory(), 131_072);
     let ready = Index::in_memory(definition);
     ready.expect_searches();
     assert_eq!(ready.most_in_memory(), 8_192);
