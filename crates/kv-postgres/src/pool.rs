@@ -140,14 +140,15 @@ impl Pool {
         let op = current::current().op;
         // Those before it in the queue may wait for what this operation holds.
         let is_nested = op.as_ref().is_none_or(|op| op.connections.load(Ordering::Relaxed) > 0);
-        let is_queued = admission == Admission::Queued && !is_nested;
+        let admission = if is_nested { Admission::AtOnce } else { admission };
+        let is_queued = admission == Admission::Queued;
         let idle = self.take_idle(is_queued, deadline)?;
         let connection = match idle {
             Some(idle) => Ok(idle),
             None => self.connect(deadline).map(Box::new),
         };
         match connection {
-            Ok(connection) => Ok(Lease::new(connection, self, is_queued, op)),
+            Ok(connection) => Ok(Lease::new(connection, self, admission, op)),
             Err(error) => {
                 self.forget_one(is_queued);
                 Err(error)

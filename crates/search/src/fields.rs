@@ -198,6 +198,16 @@ impl FieldTable {
     }
 }
 
+/// A field that a document has.
+pub(crate) struct FieldRef<'p> {
+    pub(crate) kind: FieldKind,
+    pub(crate) path: &'p str,
+    /// The name of its `multi`, or nothing.
+    pub(crate) multi: &'p str,
+    pub(crate) detail: PostingsDetail,
+    pub(crate) has_norms: bool,
+}
+
 /// The table of an index as the reader of documents sees it, which adds the fields that are new.
 pub(crate) struct GrowingTable<'t> {
     shared: &'t Mutex<Arc<FieldTable>>,
@@ -210,12 +220,8 @@ impl GrowingTable<'_> {
     }
 
     /// The number of a field. `None`: it is new, and the table is full.
-    pub(crate) fn number(
-        &mut self,
-        (kind, path, multi): (FieldKind, &str, &str),
-        detail: PostingsDetail,
-        has_norms: bool,
-    ) -> Option<u16> {
+    pub(crate) fn number(&mut self, field: &FieldRef<'_>) -> Option<u16> {
+        let FieldRef { kind, path, multi, detail, has_norms } = *field;
         if let Some(number) = self.seen.find(kind, path, multi) {
             return Some(number);
         }
@@ -230,7 +236,9 @@ impl GrowingTable<'_> {
 
     /// The number of a field with values.
     pub(crate) fn number_of_values(&mut self, path: &str) -> Option<u16> {
-        self.number((FieldKind::Values, path, ""), PostingsDetail::Documents, false)
+        let detail = PostingsDetail::Documents;
+        let kind = FieldKind::Values;
+        self.number(&FieldRef { kind, path, multi: "", detail, has_norms: false })
     }
 }
 

@@ -33,9 +33,10 @@ impl Lease {
     pub(super) fn new(
         connection: Box<Connection>,
         pool: &Arc<Pool>,
-        is_queued: bool,
+        admission: Admission,
         op: Option<Arc<OpCtx>>,
     ) -> Lease {
+        let is_queued = admission == Admission::Queued;
         let in_transaction = AtomicBool::new(false);
         if let Some(op) = &op {
             op.connections.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 use crate::Definition;
 use crate::definition::{DocumentMapping, Dynamic, FieldType, PostingsDetail, StringField};
-use crate::fields::{ByField, FieldKind, GrowingTable};
+use crate::fields::{ByField, FieldKind, FieldRef, GrowingTable};
 use crate::filter::Values;
 use crate::filter::value::{key_of, order_keys};
 use crate::limits::MAX_DEPTH;
@@ -162,7 +162,8 @@ impl Extractor<'_, '_> {
         detail: PostingsDetail,
         has_norms: bool,
     ) -> Option<(&mut TermEncoder, &mut String)> {
-        let number = self.table.number((kind, &self.path, multi), detail, has_norms)?;
+        let path = &*self.path;
+        let number = self.table.number(&FieldRef { kind, path, multi, detail, has_norms })?;
         let terms = self.extract.terms.get_or_add(number, || TermEncoder::new(detail));
         Some((terms, &mut self.term))
     }
