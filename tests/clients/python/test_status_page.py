@@ -137,7 +137,8 @@ def test_a_policy_that_is_behind(browser, busy):
         assert "<script>" in page.locator("#policies tbody").inner_text()
         assert page.title() != "bad"
         expect(page.locator("#unused tbody")).to_contain_text("n_1")
-        expect(page.locator("#plots canvas").first).to_be_visible()
+        # Plots need two samples, which are two seconds apart.
+        expect(page.locator("#plots canvas").first).to_be_visible(timeout=15_000)
 
     in_all_forms(browser, url(busy), "behind", look)
 
@@ -159,7 +160,7 @@ def test_plots_are_tables_too(browser, busy):
     with Page(browser) as one:
         page = one.open(url(busy))
         plot = page.locator(".plot").first
-        expect(plot.locator("canvas")).to_be_visible(timeout=10_000)
+        expect(plot.locator("canvas")).to_be_visible(timeout=15_000)
         plot.get_by_role("button").click()
         expect(plot.locator("canvas")).to_be_hidden()
         expect(plot.locator("table")).to_contain_text("query")
