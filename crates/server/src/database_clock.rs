@@ -168,7 +168,8 @@ mod tests {
         wall_ms: Mutex<Option<i64>>,
         /// Advanced while the clock is read.
         machine: Arc<ManualClock>,
-        takes_ms: AtomicI64,
+        /// For how long in the next calls; the last time is that of all further ones.
+        takes_ms: Mutex<Vec<i64>>,
     }
 
     impl EngineWrapper for Timed {
@@ -177,7 +178,11 @@ mod tests {
         }
 
         fn wall_ms(&self) -> KvResult<Option<i64>> {
-            self.machine.advance_ms(self.takes_ms.load(Ordering::Relaxed));
+            let mut takes_ms = self.takes_ms.lock();
+            self.machine.advance_ms(takes_ms[0]);
+            if takes_ms.len() > 1 {
+                takes_ms.remove(0);
+            }
             let wall_ms = *self.wall_ms.lock();
             wall_ms.map(Some).ok_or_else(|| KvError::Unavailable("no database".into()))
         }
@@ -193,7 +198,7 @@ mod tests {
             inner: MemoryEngine::new(),
             wall_ms: Mutex::new(Some(5_000_000)),
             machine: machine.clone(),
-            takes_ms: AtomicI64::new(4),
+            takes_ms: Mutex::new(vec![4]),
         };
         // The time was read half way between question and answer, which comes within 4 ms.
         assert!(clock.measure(&engine));
@@ -208,7 +213,7 @@ mod tests {
         // The machine's clock is corrected: the next measurement finds the same time again.
         machine.set_wall_ms(0);
         *engine.wall_ms.lock() = Some(6_000_000);
-        engine.takes_ms.store(0, Ordering::Relaxed);
+        *engine.takes_ms.lock() = vec![0];
         assert!(clock.measure(&engine));
         assert_eq!(clock.now_ms(), 6_000_000);
     }
@@ -237,11 +242,12 @@ mod tests {
         let engine = Timed {
             inner: MemoryEngine::new(),
             wall_ms: Mutex::new(Some(5_000_000)),
-            machine: machine.clone(),
-            takes_ms: AtomicI64::new(800),
+            machine,
+            takes_ms: Mutex::new(vec![800, 50, 200, 0]),
         };
         assert!(clock.measure(&engine));
-        // Three of 800 ms are equally good, and the first one counts.
-        assert_eq!(clock.now_ms(), 5_000_000 + 3 * 800 - 400);
+        // The database showed its time in the middle of the second one, 225 ms ago.
+        assert_eq!(clock.now_ms(), 5_000_225);
+        assert_eq!(engine.takes_ms.lock().as_slice(), [0]);
     }
 }

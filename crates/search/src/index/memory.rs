@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mayfly_value::{DocBuf, RawDoc, paths};
+
 use super::extract::Extract;
 use super::stored::stored;
 use crate::fields::{ByField, GrowingTable};
@@ -14,7 +16,6 @@ use crate::vector::read::may_be_vector;
 use crate::vector::score::{is_indexable, length};
 use crate::vector::{ElementType, Vector};
 use crate::{Definition, IndexKind};
-use mayfly_value::{DocBuf, RawDoc, paths};
 
 /// The vector of each vector field of a definition, with its length.
 pub(super) type FieldVectors = Vec<Option<(Vector, f32)>>;
