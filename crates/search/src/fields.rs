@@ -5,7 +5,7 @@
 //!  kind u8 | detail u8 | has norms u8 | path length u16 | path | name length u16 | name of `multi`
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::Arc;
 
@@ -28,54 +28,23 @@ pub(crate) enum FieldKind {
 /// The name of a field: its kind, its path, and the name of its `multi` or nothing.
 pub(crate) type FieldName = (FieldKind, String, String);
 
-/// What belongs to the fields that a document has, by their numbers.
+/// What belongs to the fields that a document has, in the order of their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ByField<T>(Vec<(u16, T)>);
-
-impl<T> Default for ByField<T> {
-    fn default() -> ByField<T> {
-        ByField(Vec::new())
-    }
-}
+pub(crate) struct ByField<T>(Box<[(u16, T)]>);
 
 impl<T> ByField<T> {
+    /// The same fields with what each becomes, in no more memory than they need.
+    pub(crate) fn of<S>(fields: BTreeMap<u16, S>, finish: impl Fn(S) -> T) -> ByField<T> {
+        ByField(fields.into_iter().map(|(number, begun)| (number, finish(begun))).collect())
+    }
+
     pub(crate) fn get(&self, number: u16) -> Option<&T> {
         let at = self.0.binary_search_by_key(&number, |entry| entry.0).ok()?;
         self.0.get(at).map(|entry| &entry.1)
     }
 
-    /// What belongs to a field, which is added if it is new. A document has its fields mostly in
-    /// the order of their numbers.
-    pub(crate) fn get_or_add(&mut self, number: u16, new: impl FnOnce() -> T) -> &mut T {
-        let at = match self.0.binary_search_by_key(&number, |entry| entry.0) {
-            Ok(at) => at,
-            Err(at) => {
-                // Many documents have one field.
-                if self.0.is_empty() {
-                    self.0.reserve_exact(1);
-                }
-                self.0.insert(at, (number, new()));
-                at
-            }
-        };
-        &mut self.0[at].1
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u16, T)> {
         self.0.iter()
-    }
-
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.0.iter_mut().map(|entry| &mut entry.1)
-    }
-
-    /// Changes what belongs to each field.
-    pub(crate) fn map<R>(self, change: impl Fn(T) -> R) -> ByField<R> {
-        let changed = self.0.into_iter().map(|(number, value)| (number, change(value)));
-        let mut entries: Vec<(u16, R)> = changed.collect();
-        // It has the memory of the former values.
-        entries.shrink_to_fit();
-        ByField(entries)
     }
 }
 

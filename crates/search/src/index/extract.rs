@@ -1,11 +1,12 @@
 //! Reads what a `search` index keeps of a document, by the mappings of its definition.
 
+use std::collections::BTreeMap;
+
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::Definition;
 use crate::definition::{DocumentMapping, Dynamic, FieldType, PostingsDetail, StringField};
-use crate::fields::{ByField, FieldKind, FieldRef, GrowingTable};
-use crate::filter::Values;
+use crate::fields::{FieldKind, FieldRef, GrowingTable};
 use crate::filter::value::{key_of, order_keys};
 use crate::limits::MAX_DEPTH;
 use crate::text::encoded::TermEncoder;
@@ -14,8 +15,8 @@ use crate::text::lower_case;
 /// The values and the terms of a document, by field.
 #[derive(Default)]
 pub(super) struct Extract {
-    pub(super) values: Values,
-    pub(super) terms: ByField<TermEncoder>,
+    pub(super) values: BTreeMap<u16, Vec<Vec<u8>>>,
+    pub(super) terms: BTreeMap<u16, TermEncoder>,
 }
 
 impl Extract {
@@ -76,7 +77,7 @@ impl Extractor<'_, '_> {
             }
             self.path.push_str(name);
             if let Some(number) = self.table.number_of_values(&self.path) {
-                self.extract.values.get_or_add(number, Vec::new);
+                self.extract.values.entry(number).or_default();
                 self.value(element.value(), (types, inner), number, depth);
             }
             self.path.truncate(prefix);
@@ -164,11 +165,12 @@ impl Extractor<'_, '_> {
     ) -> Option<(&mut TermEncoder, &mut String)> {
         let path = &*self.path;
         let number = self.table.number(&FieldRef { kind, path, multi, detail, has_norms })?;
-        let terms = self.extract.terms.get_or_add(number, || TermEncoder::new(detail));
+        let terms = self.extract.terms.entry(number);
+        let terms = terms.or_insert_with(|| TermEncoder::new(detail));
         Some((terms, &mut self.term))
     }
 
     fn add_key(&mut self, number: u16, key: Vec<u8>) {
-        self.extract.values.get_or_add(number, Vec::new).push(key);
+        self.extract.values.entry(number).or_default().push(key);
     }
 }

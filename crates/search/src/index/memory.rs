@@ -82,14 +82,14 @@ pub(super) fn read(
             }
             for (number, path) in definition.filters.iter().enumerate() {
                 if let Some(keys) = keys_at(document, &path.split('.').collect::<Vec<_>>()) {
-                    extract.values.get_or_add(number as u16, || keys);
+                    extract.values.insert(number as u16, keys);
                 }
             }
         }
         IndexKind::Search => extract = Extract::of(definition, table, document),
     }
-    let Extract { values, terms } = extract;
-    let terms = terms.map(TermEncoder::finish);
+    let values = ByField::of(extract.values, |keys| keys);
+    let terms = ByField::of(extract.terms, TermEncoder::finish);
     let source = stored(document, &definition.stored_source);
     Some(Document { version_ms, vectors, values, terms, source })
 }
