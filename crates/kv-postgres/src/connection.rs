@@ -50,17 +50,33 @@ pub(crate) struct Connector {
 /// The tasks that connect, and those that move the bytes of connections. When such a task is
 /// aborted, the calls that wait for a reply end as when the connection is lost.
 #[derive(Clone, Default)]
-pub(crate) struct Tasks(Arc<Mutex<Vec<AbortHandle>>>);
+pub(crate) struct Tasks(Arc<Mutex<TaskList>>);
+
+#[derive(Default)]
+struct TaskList {
+    tasks: Vec<AbortHandle>,
+    /// Whether tasks that are added are aborted at once.
+    is_ended: bool,
+}
 
 impl Tasks {
     pub(crate) fn add(&self, task: &AbortHandle) {
-        let mut tasks = self.0.lock();
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(task.clone());
+        let mut list = self.0.lock();
+        if list.is_ended {
+            task.abort();
+            return;
+        }
+        list.tasks.retain(|task| !task.is_finished());
+        list.tasks.push(task.clone());
     }
 
     fn abort(&self) {
-        self.0.lock().drain(..).for_each(|task| task.abort());
+        self.0.lock().tasks.drain(..).for_each(|task| task.abort());
+    }
+
+    fn end(&self) {
+        self.0.lock().is_ended = true;
+        self.abort();
     }
 }
 
@@ -96,6 +112,11 @@ impl Connector {
     /// Ends all connections at once, without a word to the server, which may not be reachable.
     pub(crate) fn drop_all(&self) {
         self.tasks.abort();
+    }
+
+    /// The same; later ones fail, too.
+    pub(crate) fn end(&self) {
+        self.tasks.end();
     }
 
     /// Connects and logs in.

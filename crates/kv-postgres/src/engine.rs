@@ -1,7 +1,7 @@
 //! The calls of the [`Engine`] contract: opening, transactions, sweeps, sizes, closing.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mayfly_kv::conflict::ConflictTracker;
@@ -42,8 +42,6 @@ const SWEEP_MAX: usize = 10_000;
 const SIZED_ENTRIES: i64 = 10_000;
 /// How long a VACUUM may take.
 const LONGEST_VACUUM: Duration = Duration::from_secs(86_400);
-/// How long the calls of a closing store may take together.
-const LONGEST_CLOSE: Duration = Duration::from_secs(8);
 /// How much longer the server keeps an idle transaction than the engine uses it.
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -66,8 +64,6 @@ pub(crate) struct Store {
     pub(crate) pool: Arc<Pool>,
     pub(crate) schema: Arc<str>,
     options: PostgresOptions,
-    /// When the last call must have ended, because the store is being closed.
-    closes_at: OnceLock<Instant>,
     conflicts: Arc<ConflictTracker>,
     pub(crate) log: Arc<LogClock>,
     held: HeldSessions,
@@ -115,7 +111,6 @@ impl PostgresEngine {
             pool,
             schema: options.schema.as_str().into(),
             options,
-            closes_at: OnceLock::new(),
             conflicts: ConflictTracker::new(),
             log: LogClock::new(),
             held: HeldSessions::default(),
@@ -202,8 +197,7 @@ impl PostgresEngine {
 impl Store {
     /// When a call that begins now must have ended.
     pub(crate) fn deadline(&self) -> Instant {
-        let deadline = Instant::now() + self.options.deadline;
-        self.closes_at.get().map_or(deadline, |at| deadline.min(*at))
+        Instant::now() + self.options.deadline
     }
 
     /// Executes a single statement, outside of transactions.
@@ -460,7 +454,14 @@ impl Engine for PostgresEngine {
     }
 
     fn begin_to_close(&self) {
-        self.store.closes_at.get_or_init(|| Instant::now() + LONGEST_CLOSE);
+        let (pool, longest) = (Arc::downgrade(&self.store.pool), self.store.options.longest_close);
+        let Some(runtime) = &self.store.runtime else { return };
+        runtime.spawn(async move {
+            tokio::time::sleep(longest).await;
+            if let Some(pool) = pool.upgrade() {
+                pool.cut();
+            }
+        });
     }
 
     fn close(&self) -> KvResult<()> {

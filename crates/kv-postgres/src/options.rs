@@ -38,6 +38,9 @@ pub struct PostgresOptions {
     /// How long an operation waits for a connection while the database cannot be reached, for
     /// example during its failover.
     pub outage: Duration,
+    /// How long all calls of a store that is being closed may take together. Those that are under
+    /// way after this time fail, because the database does not answer.
+    pub longest_close: Duration,
     /// How long opening waits for another server that has the store open.
     pub wait_for_owner: Duration,
     /// Whether other servers wait to take the store over, so that this one shows that it lives.
@@ -57,6 +60,7 @@ impl Default for PostgresOptions {
             held_snapshots: 30,
             deadline: Duration::from_secs(30),
             outage: Duration::ZERO,
+            longest_close: Duration::from_secs(8),
             wait_for_owner: Duration::from_secs(5),
             others_wait: false,
             address: None,

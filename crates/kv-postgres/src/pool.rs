@@ -316,6 +316,11 @@ impl Pool {
         self.has_lost_contact() || self.hands_over.load(Ordering::Acquire)
     }
 
+    /// Whether no call reaches the database any more, as far as is known.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.has_lost_contact() || self.check_open().is_err()
+    }
+
     /// The servers over the store at the last beat.
     pub(crate) fn members(&self) -> Members {
         self.members.lock().clone()
@@ -411,6 +416,13 @@ impl Pool {
         state.admitted -= usize::from(is_queued);
         drop(state);
         self.freed.notify_one();
+    }
+
+    /// Ends all connections and makes no others, so that every call fails that is under way.
+    pub(crate) fn cut(&self) {
+        self.state.lock().is_closed = true;
+        self.ended.notify_all();
+        self.connector.end();
     }
 
     /// Ends idle connections, leased ones when they are returned, and the ownership.

@@ -110,7 +110,7 @@ pub(crate) fn settle(
             Err(error @ KvError::Fenced(_)) => {
                 return Err(KvError::CommitUnknown(error.to_string()));
             }
-            Err(error) if Instant::now() >= deadline || store.pool.has_lost_contact() => {
+            Err(error) if Instant::now() >= deadline || store.pool.is_out_of_reach() => {
                 current::wait(|| store.unsettled.lock()).push(Unsettled { session, token });
                 return Err(KvError::CommitUnknown(format!("{cause}; {error}")));
             }

@@ -471,8 +471,8 @@ pub trait Engine: Send + Sync {
     /// Statistics for `serverStatus`.
     fn stats(&self) -> EngineStats;
 
-    /// The store is about to be closed: an engine across a network lets all calls from now on
-    /// together wait for a short time only, so that a process ends although nothing answers.
+    /// The store is about to be closed: an engine across a network ends all calls, also those that
+    /// are under way, after a short time, so that a process ends although nothing answers.
     fn begin_to_close(&self) {}
 
     /// Flushes and closes; later calls fail with [`KvError::Unavailable`].

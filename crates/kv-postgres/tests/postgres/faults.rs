@@ -206,6 +206,32 @@ fn a_stalled_network_ends_calls_at_their_deadline_and_no_commit_comes_late() {
 }
 
 #[test]
+fn calls_that_are_under_way_end_soon_after_the_store_begins_to_close() {
+    let server = store::shared();
+    let proxy = Proxy::start(server.port);
+    let longest_close = Duration::from_millis(200);
+    let options = PostgresOptions { longest_close, ..store::fresh() };
+    let deadline = options.deadline;
+    let engine = PostgresEngine::open(&server.url_at(proxy.port), options).unwrap();
+    put(&*engine, b"fixed", b"value").unwrap();
+    write_blindly(&*engine, b"0").unwrap();
+    proxy.stall(true);
+    let begun = Instant::now();
+    thread::scope(|threads| {
+        let read = threads.spawn(|| get(&*engine, b"fixed"));
+        let write = threads.spawn(|| write_blindly(&*engine, b"1"));
+        thread::sleep(Duration::from_millis(100));
+        engine.begin_to_close();
+        let read = read.join().unwrap();
+        assert!(matches!(read, Err(KvError::Unavailable(_))), "{read:?}");
+        let write = write.join().unwrap();
+        assert!(matches!(write, Err(KvError::CommitUnknown(_))), "{write:?}");
+    });
+    assert!(begun.elapsed() < deadline / 3, "{:?}", begun.elapsed());
+    engine.close().unwrap();
+}
+
+#[test]
 fn a_crash_of_the_server_loses_no_acknowledged_commit() {
     let mut server = Server::start();
     let options = PostgresOptions { deadline: Duration::from_secs(20), ..store::fresh() };
