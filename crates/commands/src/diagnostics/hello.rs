@@ -60,6 +60,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::any("client").since("3.4"),
     Argument::any("compression").since("3.4"),
     Argument::any("helloOk"),
+    Argument::bool("loadBalanced").since("5.0"),
 ];
 /// The fields of `topologyVersion`.
 const TOPOLOGY_VERSION: &[Argument] =
@@ -122,7 +123,13 @@ fn answer(
     if let (Some(client), false) = (fields.get("client"), repeated) {
         take_client(ctx, client)?;
     }
+    let is_load_balanced = fields.bool("loadBalanced")?.unwrap_or(false);
     write_reply(ctx, primary, &fields, counter, doc);
+    // A driver then keeps cursors and transactions on the connection that began them. It reports
+    // that a member of a set does not support this.
+    if is_load_balanced && ctx.service.replica_set.get().is_none() {
+        doc.append("serviceId", RawValue::ObjectId(ctx.service.topology.process_id()));
+    }
     let descriptor = ctx.service.settings.automation_descriptor();
     if !descriptor.is_empty() {
         doc.append("automationServiceDescriptor", descriptor.as_str());
