@@ -4,6 +4,7 @@ use mayfly_base::{Error, Result};
 use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
 
+use super::calculus::divided;
 use super::{WindowFunction, null};
 use crate::Expression;
 use crate::op::fault;
@@ -109,11 +110,5 @@ pub(super) fn position(value: RawValue<'_>) -> Result<Number> {
 /// Interpolates between two points.
 pub(super) fn between(left: (Number, Number), right: (Number, Number), at: Number) -> Number {
     let (width, rise) = (right.0.minus(left.0), right.1.minus(left.1));
-    let share = |number: Number| match (number, width) {
-        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
-            Number::Decimal(number.to_decimal().divided_by(width.to_decimal()))
-        }
-        _ => Number::Double(number.to_f64() / width.to_f64()),
-    };
-    left.1.plus(share(rise.times(at.minus(left.0))))
+    left.1.plus(at.minus(left.0).times(divided(rise, width)))
 }
