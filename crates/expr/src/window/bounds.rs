@@ -4,15 +4,15 @@ use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, Number, RawValue, SortOrder, ValueBuf, compare_values};
 
 use super::WindowFunction;
-use crate::Order;
 use crate::op::{Unit, Zone, fault, moved};
+use crate::{Expression, Order, Scope};
 
 /// One end of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// The end of the partition.
     Unbounded,
-    /// The current document; by range, including all documents with the same sort value.
+    /// The current document; by range, too, without others of the same sort value.
     Current,
     /// An offset in documents, or in the sort value.
     Offset(Number),
@@ -43,7 +43,11 @@ impl Bounds {
     pub(super) const ALL: Bounds = Bounds::Documents(Bound::Unbounded, Bound::Unbounded);
 
     /// Parses `{ documents: [l, u] }` or `{ range: [l, u], unit: ... }`.
-    pub(super) fn parse(window: RawValue<'_>, order: Option<&Order>) -> Result<Bounds> {
+    pub(super) fn parse(
+        window: RawValue<'_>,
+        order: Option<&Order>,
+        scope: &Scope,
+    ) -> Result<Bounds> {
         let RawValue::Document(window) = window else {
             return Err(Error::failed_to_parse("'window' field must be an object"));
         };
@@ -68,8 +72,8 @@ impl Bounds {
             (Some(_), None) if unit.is_some() => Err(Error::failed_to_parse(
                 "Window bounds can only specify 'unit' with range-based bounds.",
             )),
-            (Some(documents), None) => by_documents(documents, order),
-            (None, Some(range)) => by_range(range, unit, order),
+            (Some(documents), None) => by_documents(documents, order, scope),
+            (None, Some(range)) => by_range(range, unit, order, scope),
             (None, None) if unit.is_some() => Err(Error::failed_to_parse(
                 "Window bounds can only specify 'unit' with range-based bounds.",
             )),
@@ -78,24 +82,44 @@ impl Bounds {
     }
 }
 
-fn pair(value: RawValue<'_>) -> Result<(Bound, Bound)> {
+/// Parses both ends. An offset is a constant expression; `strange` is the error for one that is no
+/// number.
+fn pair(value: RawValue<'_>, scope: &Scope, strange: &str) -> Result<(Bound, Bound)> {
     let both = || Error::failed_to_parse("Window bounds must be a 2-element array");
     let items = value.as_array().ok_or_else(both)?;
     let mut items = items.iter().map(|item| item.value());
     let (Some(lower), Some(upper), None) = (items.next(), items.next(), items.next()) else {
         return Err(both());
     };
-    Ok((bound(lower)?, bound(upper)?))
+    Ok((bound(lower, scope, strange)?, bound(upper, scope, strange)?))
 }
 
-fn bound(value: RawValue<'_>) -> Result<Bound> {
+fn bound(value: RawValue<'_>, scope: &Scope, strange: &str) -> Result<Bound> {
     match value {
         RawValue::String("unbounded") => Ok(Bound::Unbounded),
         RawValue::String("current") => Ok(Bound::Current),
-        value => Number::from_value(value).map(Bound::Offset).ok_or_else(|| {
-            let text = "Window bounds must be 'unbounded', 'current', or a number.";
-            Error::failed_to_parse(text)
-        }),
+        RawValue::String(_) => Err(Error::failed_to_parse(
+            "Window bounds must be 'unbounded', 'current', or a number.",
+        )),
+        value => {
+            let parsed = Expression::parse_in(value, scope)?;
+            let Some(constant) = parsed.as_constant() else {
+                let text = "Window bounds expression must be a constant.";
+                return Err(Error::failed_to_parse(text));
+            };
+            let number = Number::from_value(constant).map(Bound::Offset);
+            number.ok_or_else(|| Error::failed_to_parse(strange))
+        }
+    }
+}
+
+/// Whether an offset is an integer of 32 bits.
+fn is_integer(bound: Bound) -> bool {
+    match bound {
+        Bound::Offset(number) => {
+            number.to_i64_exact().is_some_and(|number| i32::try_from(number).is_ok())
+        }
+        Bound::Unbounded | Bound::Current => true,
     }
 }
 
@@ -116,15 +140,11 @@ fn check_order(lower: Bound, upper: Bound) -> Result<()> {
     }
 }
 
-fn by_documents(value: RawValue<'_>, order: Option<&Order>) -> Result<Bounds> {
-    let (lower, upper) = pair(value)?;
-    for bound in [lower, upper] {
-        if let Bound::Offset(number) = bound
-            && number.to_i64_exact().and_then(|it| i32::try_from(it).ok()).is_none()
-        {
-            let text = "Numeric document-based bounds must be an integer";
-            return Err(Error::failed_to_parse(text));
-        }
+fn by_documents(value: RawValue<'_>, order: Option<&Order>, scope: &Scope) -> Result<Bounds> {
+    const STRANGE: &str = "Numeric document-based bounds must be an integer";
+    let (lower, upper) = pair(value, scope, STRANGE)?;
+    if !(is_integer(lower) && is_integer(upper)) {
+        return Err(Error::failed_to_parse(STRANGE));
     }
     check_order(lower, upper)?;
     let unbounded = lower == Bound::Unbounded && upper == Bound::Unbounded;
@@ -138,28 +158,26 @@ fn by_range(
     value: RawValue<'_>,
     unit: Option<RawValue<'_>>,
     order: Option<&Order>,
+    scope: &Scope,
 ) -> Result<Bounds> {
-    let (lower, upper) = pair(value)?;
+    let strange = match unit {
+        None => "Range-based bounds expression must be a number",
+        Some(_) => "With 'unit', range-based bounds must be an integer",
+    };
+    let (lower, upper) = pair(value, scope, strange)?;
     let unit = match unit {
         None => None,
         Some(RawValue::String(name)) => Some(RangeUnit(Unit::parse(name)?)),
         Some(_) => return Err(Error::failed_to_parse("'unit' must be a string")),
     };
-    if unit.is_some() {
-        for bound in [lower, upper] {
-            if let Bound::Offset(number) = bound
-                && number.to_i64_exact().is_none()
-            {
-                let text = "With 'unit', range-based bounds must be an integer";
-                return Err(Error::failed_to_parse(text));
-            }
-        }
+    if unit.is_some() && !(is_integer(lower) && is_integer(upper)) {
+        return Err(Error::failed_to_parse(strange));
     }
     check_order(lower, upper)?;
     match order.map(Order::directions).as_deref() {
         Some([SortOrder::Ascending]) => Ok(Bounds::Range { lower, upper, unit }),
         Some([SortOrder::Descending]) => {
-            Err(fault(8_947_400, "Range-based bounds require an ascending sortBy"))
+            Err(fault(8_947_401, "Range-based bounds require an ascending sortBy"))
         }
         _ => Err(fault(5_339_902, "Range-based bounds require sortBy a single field")),
     }
@@ -191,14 +209,20 @@ pub(super) fn reaches(
             let values = function.sort_values(partition);
             let end = |bound: Bound, value: RawValue<'_>| range_end(bound, value, unit);
             let mut found = Vec::with_capacity(count);
-            for value in &values {
+            for (here, value) in values.iter().enumerate() {
                 check_kind(value.as_raw(), unit)?;
-                let from = end(lower, value.as_raw())?.map_or(0, |low| {
-                    values.partition_point(|it| compare_values(it.as_raw(), low.as_raw()).is_lt())
-                });
-                let to = end(upper, value.as_raw())?.map_or(count, |high| {
-                    values.partition_point(|it| compare_values(it.as_raw(), high.as_raw()).is_le())
-                });
+                let from = match end(lower, value.as_raw())? {
+                    _ if lower == Bound::Current => here,
+                    None => 0,
+                    Some(low) => values
+                        .partition_point(|it| compare_values(it.as_raw(), low.as_raw()).is_lt()),
+                };
+                let to = match end(upper, value.as_raw())? {
+                    _ if upper == Bound::Current => here + 1,
+                    None => count,
+                    Some(high) => values
+                        .partition_point(|it| compare_values(it.as_raw(), high.as_raw()).is_le()),
+                };
                 found.push((from.min(to), to));
             }
             Ok(found)

@@ -1,12 +1,13 @@
 //! `$derivative`, `$integral`, `$expMovingAvg`.
 
 use mayfly_base::Result;
+use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
 
 use super::bounds::reaches;
 use super::{WindowFunction, null};
-use crate::Expression;
 use crate::op::{Unit, fault};
+use crate::{Expression, Sum};
 
 /// The weight of the newest value in a moving average.
 #[derive(Clone, Copy, Debug)]
@@ -67,30 +68,49 @@ impl Slope {
     }
 
     pub(super) fn result(&self, unit: Option<Unit>) -> Result<ValueBuf> {
-        let (Some(first), Some(last)) = (&self.first, &self.last) else { return Ok(null()) };
-        slope(first, last, unit)
+        let Some(first) = &self.first else { return Ok(null()) };
+        slope(first, self.last.as_ref().unwrap_or(first), unit)
     }
 }
 
+/// The slope between two documents, which may be the same one; null if their sort values are equal.
 fn slope(first: &Point, last: &Point, unit: Option<Unit>) -> Result<ValueBuf> {
-    let point = |(place_value, value): &Point| -> Result<(Number, Number)> {
+    let x = |point: &Point| {
         let codes = [5_624_900, 5_624_901, 5_624_902];
-        let x = place("$derivative", codes, place_value.as_raw(), unit)?;
-        let y = match value.as_ref().map(ValueBuf::as_raw) {
-            // Dates count as milliseconds.
-            Some(RawValue::Date(ms)) => Some(Number::Int64(ms)),
-            other => other.and_then(Number::from_value),
-        };
-        let y =
-            y.ok_or_else(|| fault(5_624_903, "$derivative input must not be null or missing"))?;
-        Ok((x, y))
+        place("$derivative", codes, point.0.as_raw(), unit)
     };
-    let (left, right) = (point(first)?, point(last)?);
-    let width = in_units(right.0.minus(left.0), unit);
-    Ok(match width.compare(Number::Int32(0)).is_eq() {
-        true => null(),
-        false => divided(right.1.minus(left.1), width).to_value().to_owned(),
-    })
+    let width = x(last)?.minus(x(first)?);
+    let rise = rise(first, last)?;
+    if width.compare(Number::Int32(0)).is_eq() {
+        return Ok(null());
+    }
+    let slope = divided(rise, width);
+    Ok(match unit.and_then(Unit::fixed_ms) {
+        Some(ms) => slope.times(Number::Int64(ms)),
+        None => slope,
+    }
+    .to_value()
+    .to_owned())
+}
+
+/// The difference of the input values of two documents; that of dates is in milliseconds.
+fn rise(first: &Point, last: &Point) -> Result<Number> {
+    let is_value = |value: &RawValue<'_>| !matches!(value, RawValue::Null | RawValue::Undefined);
+    let from = first.1.as_ref().map(ValueBuf::as_raw).filter(is_value);
+    let to = last.1.as_ref().map(ValueBuf::as_raw).filter(is_value);
+    let (Some(from), Some(to)) = (from, to) else {
+        return Err(fault(5_624_903, "$derivative input must not be null or missing"));
+    };
+    if let (RawValue::Date(from), RawValue::Date(to)) = (from, to) {
+        return Ok(Number::Int64(to).minus(Number::Int64(from)));
+    }
+    match (Number::from_value(from), Number::from_value(to)) {
+        (Some(from), Some(to)) => Ok(to.minus(from)),
+        _ => {
+            let (from, to) = (from.type_name(), to.type_name());
+            Err(mistyped(format!("can't $subtract {from} from {to}")))
+        }
+    }
 }
 
 /// The slope between the first and the last document of each window.
@@ -103,30 +123,43 @@ pub(super) fn derivative(
     let values = function.values(input, partition)?;
     let places = function.sort_values(partition);
     let points: Vec<Point> = places.into_iter().zip(values).collect();
-    let result = |(from, to): (usize, usize)| match to <= from + 1 {
+    let result = |(from, to): (usize, usize)| match to <= from {
         true => Ok(Some(null())),
         false => slope(&points[from], &points[to - 1], unit).map(Some),
     };
     reaches(function, partition)?.into_iter().map(result).collect()
 }
 
-/// The area below straight lines between the documents of a sequence. Documents without a number
-/// are skipped.
+/// The area below straight lines between the documents of a sequence.
 #[derive(Default)]
 pub(super) struct Area {
-    sum: Option<Number>,
+    sum: Sum,
     before: Option<(Number, Number)>,
+    /// Some document is not a number.
+    nan: bool,
 }
 
-/// A document as a point of the curve; `None` when its value is not a number.
+/// A document as a point of the curve.
+///
+/// # Errors
+/// 5423900 for a document that is no point, 5423901 and 5423902 for a point of the wrong kind.
 fn edge(
     place_value: RawValue<'_>,
     value: Option<RawValue<'_>>,
     unit: Option<Unit>,
-) -> Result<Option<(Number, Number)>> {
+) -> Result<(Number, Number)> {
+    let y = value.and_then(Number::from_value);
+    let Some(y) = y.filter(|_| place_value.is_number() || is_date(place_value)) else {
+        let text =
+            "The input value of $integral must be numeric, and the sortBy field numeric or a Date";
+        return Err(fault(5_423_900, text));
+    };
     let codes = [5_423_901, 5_423_902, 5_423_902];
-    let x = place("$integral", codes, place_value, unit)?;
-    Ok(value.and_then(Number::from_value).map(|y| (x, y)))
+    Ok((place("$integral", codes, place_value, unit)?, y))
+}
+
+fn is_date(value: RawValue<'_>) -> bool {
+    matches!(value, RawValue::Date(_))
 }
 
 impl Area {
@@ -136,23 +169,28 @@ impl Area {
         value: Option<RawValue<'_>>,
         unit: Option<Unit>,
     ) -> Result<()> {
-        if let Some(point) = edge(place_value, value, unit)? {
-            self.push(point);
-        }
+        self.push(edge(place_value, value, unit)?);
         Ok(())
     }
 
     fn push(&mut self, point: (Number, Number)) {
-        if let Some(before) = self.before {
-            let height = divided(before.1.plus(point.1), Number::Int32(2));
-            let part = height.times(point.0.minus(before.0));
-            self.sum = Some(self.sum.unwrap_or(Number::Int32(0)).plus(part));
+        self.nan |= point.0.is_nan() || point.1.is_nan();
+        if let Some(before) = self.before.filter(|_| !self.nan) {
+            let part = before.1.plus(point.1).times(point.0.minus(before.0));
+            self.sum.add(divided(part, Number::Double(2.0)));
         }
         self.before = Some(point);
     }
 
+    /// The area; null without documents.
     pub(super) fn result(&self, unit: Option<Unit>) -> ValueBuf {
-        in_units(self.sum.unwrap_or(Number::Int32(0)), unit).to_value().to_owned()
+        if self.before.is_none() {
+            return null();
+        }
+        if self.nan {
+            return RawValue::Double(f64::NAN).to_owned();
+        }
+        in_units(self.sum.finish(), unit).to_value().to_owned()
     }
 }
 
@@ -171,7 +209,7 @@ pub(super) fn integral(
     let points: Vec<_> = values.iter().zip(&sort_values).map(point).collect::<Result<_>>()?;
     let area = |(from, to): (usize, usize)| {
         let mut area = Area::default();
-        points[from..to].iter().flatten().for_each(|point| area.push(*point));
+        points[from..to].iter().for_each(|point| area.push(*point));
         Some(area.result(unit))
     };
     Ok(reaches(function, partition)?.into_iter().map(area).collect())

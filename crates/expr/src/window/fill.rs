@@ -1,9 +1,10 @@
 //! `$shift`, `$locf`, `$linearFill`: values of neighbouring documents.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::Result;
 use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
 
+use super::calculus::divided;
 use super::{WindowFunction, null};
 use crate::Expression;
 use crate::op::fault;
@@ -61,10 +62,10 @@ pub(super) fn linear(
     partition: &[DocBuf],
 ) -> Result<Vec<Option<ValueBuf>>> {
     let places = function.sort_values(partition);
-    let places: Vec<Number> =
-        places.iter().map(|place| position(place.as_raw())).collect::<Result<_>>()?;
-    if places.windows(2).any(|pair| pair[0].compare(pair[1]).is_eq()) {
-        return Err(repeated());
+    let places: Vec<Place> =
+        places.iter().map(|place| Place::of(place.as_raw())).collect::<Result<_>>()?;
+    for pair in places.windows(2) {
+        pair[1].check_after(pair[0])?;
     }
     let values = function.values(input, partition)?;
     let mut results: Vec<Option<ValueBuf>> = Vec::with_capacity(values.len());
@@ -79,7 +80,8 @@ pub(super) fn linear(
         };
         if let Some((from, start)) = left {
             for gap in from + 1..here {
-                let filled = between((places[from], start), (places[here], number), places[gap]);
+                let (left, right) = ((places[from].at, start), (places[here].at, number));
+                let filled = between(left, right, places[gap].at);
                 results[gap] = Some(filled.to_value().to_owned());
             }
         }
@@ -89,31 +91,43 @@ pub(super) fn linear(
     Ok(results)
 }
 
-pub(super) fn repeated() -> Error {
-    fault(6_050_106, "There can be no repeated values in the sort field in the same partition")
+/// A value of the sort field: a number, or a date in milliseconds.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) at: Number,
+    is_date: bool,
 }
 
-pub(super) fn position(value: RawValue<'_>) -> Result<Number> {
-    match value {
-        RawValue::Date(ms) => Ok(Number::Int64(ms)),
-        value => Number::from_value(value).ok_or_else(|| {
+impl Place {
+    pub(super) fn of(value: RawValue<'_>) -> Result<Place> {
+        if let RawValue::Date(ms) = value {
+            return Ok(Place { at: Number::Int64(ms), is_date: true });
+        }
+        let Some(at) = Number::from_value(value) else {
             let found = value.type_name();
             let text = format!(
                 "$linearFill requires the sort field to be numeric or a date, found {found}"
             );
-            mistyped(text)
-        }),
+            return Err(mistyped(text));
+        };
+        Ok(Place { at, is_date: false })
+    }
+
+    /// Checks that the value may follow another one in the partition.
+    pub(super) fn check_after(self, before: Place) -> Result<()> {
+        if self.is_date != before.is_date {
+            return Err(mistyped("$linearFill does not mix numbers and dates in the sort field"));
+        }
+        if self.at.compare(before.at).is_eq() {
+            let text = "There can be no repeated values in the sort field in the same partition";
+            return Err(fault(6_050_106, text));
+        }
+        Ok(())
     }
 }
 
 /// Interpolates between two points.
 pub(super) fn between(left: (Number, Number), right: (Number, Number), at: Number) -> Number {
     let (width, rise) = (right.0.minus(left.0), right.1.minus(left.1));
-    let share = |number: Number| match (number, width) {
-        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
-            Number::Decimal(number.to_decimal().divided_by(width.to_decimal()))
-        }
-        _ => Number::Double(number.to_f64() / width.to_f64()),
-    };
-    left.1.plus(share(rise.times(at.minus(left.0))))
+    left.1.plus(at.minus(left.0).times(divided(rise, width)))
 }

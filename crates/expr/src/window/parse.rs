@@ -55,7 +55,7 @@ pub(super) fn function(
         }
     };
     let bounds = match window {
-        Some(window) => Bounds::parse(window, order)?,
+        Some(window) => Bounds::parse(window, order, scope)?,
         None => Bounds::ALL,
     };
     if let Function::Scale { .. } = function {

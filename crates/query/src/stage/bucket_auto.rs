@@ -188,7 +188,7 @@ impl RunningBucketAuto {
         let min = match (self.stage.granularity, &*before) {
             (None, _) => value.clone(),
             (Some(_), Some(before)) => before.clone(),
-            (Some(series), None) => series.boundary(series.below(number(value.as_raw()))),
+            (Some(series), None) => series.below(number(value.as_raw())).to_value().to_owned(),
         };
         let mut bucket = Bucket { min, max: value, states: self.stage.states()? };
         self.stage.add(&mut bucket, &document)?;
@@ -231,17 +231,19 @@ impl RunningBucketAuto {
             return Ok(());
         };
         let rounded = series.above(number(bucket.max.as_raw()));
-        let boundary = series.boundary(rounded);
-        while let Some((_, document)) = next.take_if(|(value, _)| compare(&boundary, value).is_gt())
-        {
+        let boundary = rounded.to_value().to_owned();
+        let last = bucket.max.clone();
+        let belongs =
+            |value: &ValueBuf| compare(&boundary, value).is_gt() || compare(&last, value).is_eq();
+        while let Some((_, document)) = next.take_if(|(value, _)| belongs(value)) {
             self.stage.add(bucket, &document)?;
             *next = self.next(sorted)?;
         }
         bucket.max = match next {
             // The series has no number above zero, so the first value of the next bucket determines
             // the boundary.
-            Some((value, _)) if rounded == 0.0 => {
-                series.boundary(series.below(number(value.as_raw())))
+            Some((value, _)) if rounded.to_f64() == 0.0 => {
+                series.below(number(value.as_raw())).to_value().to_owned()
             }
             _ => boundary,
         };
@@ -258,8 +260,8 @@ impl RunningBucketAuto {
 /// A document with its metadata.
 type BufferedDocument = (DocBuf, Metadata);
 
-fn number(value: RawValue<'_>) -> f64 {
-    Number::from_value(value).map_or(0.0, Number::to_f64)
+fn number(value: RawValue<'_>) -> Number {
+    Number::from_value(value).unwrap_or(Number::Int32(0))
 }
 
 impl BucketAuto {

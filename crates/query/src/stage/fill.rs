@@ -45,6 +45,9 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("sortBy"),
 ];
 
+/// How one field is filled.
+const OUTPUT: &[Argument] = &[Argument::any("value"), Argument::string("method")];
+
 /// The specifications of both stages.
 fn expanded(value: RawValue<'_>) -> Result<(Option<DocBuf>, Option<DocBuf>)> {
     let RawValue::Document(spec) = value else {
@@ -57,22 +60,34 @@ fn expanded(value: RawValue<'_>) -> Result<(Option<DocBuf>, Option<DocBuf>)> {
     let (partition, fields) = (spec.get("partitionBy"), given.array("partitionByFields")?);
     let sort = given.document("sortBy")?;
     let output = given.document("output")?.unwrap_or(RawDoc::EMPTY);
-    if partition.is_some() && fields.is_some() {
-        let text =
-            "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'";
-        return Err(fault(6050204, text));
+    let partition = partition.filter(|partition| !matches!(partition, RawValue::Null));
+    if let Some(other) = partition
+        && !matches!(other, RawValue::String(_) | RawValue::Document(_))
+    {
+        return Err(wrong_type("$fill.partitionBy", other, "[object, string]"));
+    }
+    if output.is_empty() {
+        let text = "The output field in '$fill' must contain an object with at least one element";
+        return Err(fault(6050203, text));
     }
     let (mut windows, mut values) = (DocBuilder::new(), DocBuilder::new());
-    write_partition(partition, fields, &mut windows)?;
-    if let Some(sort) = sort {
-        windows.append("sortBy", sort);
-    }
     windows.start_document("output");
     let mut by_neighbours = false;
     for field in output {
         by_neighbours |= write_field(field.name(), field.value(), &mut windows, &mut values)?;
     }
     windows.end();
+    if partition.is_some() && fields.is_some() {
+        let text =
+            "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'";
+        return Err(fault(6050204, text));
+    }
+    if by_neighbours {
+        write_partition(partition, fields, &mut windows)?;
+        if let Some(sort) = sort {
+            windows.append("sortBy", sort);
+        }
+    }
     let by_values = !values.is_empty();
     Ok((by_neighbours.then(|| windows.finish()), by_values.then(|| values.finish())))
 }
@@ -82,14 +97,6 @@ fn write_partition(
     fields: Option<RawDoc<'_>>,
     windows: &mut DocBuilder,
 ) -> Result<()> {
-    if let Some(RawValue::String(text)) = partition
-        && !text.starts_with('$')
-    {
-        return Err(fault(
-            6050202,
-            "'partitionBy' field in '$fill' must be an expression or a path",
-        ));
-    }
     if let Some(partition) = partition {
         windows.append("partitionBy", partition);
     }
@@ -97,17 +104,16 @@ fn write_partition(
     windows.start_document("partitionBy");
     for field in fields {
         match field.value() {
-            RawValue::String(path) if !path.starts_with('$') && !path.contains('.') => {
-                check_field_path(path)?;
+            // `$setWindowFields` reports a name with a dollar sign.
+            RawValue::String(path) if !path.contains('.') => {
+                if !path.starts_with('$') || path.contains('\0') {
+                    check_field_path(path)?;
+                }
                 windows.append(path, format!("${path}").as_str());
             }
             // Fields of a document have no dotted names, so the position in the list names it.
-            RawValue::String(path) if !path.starts_with('$') => {
+            RawValue::String(path) => {
                 windows.append(field.name(), format!("${path}").as_str());
-            }
-            RawValue::String(_) => {
-                let text = "'partitionByFields' in '$fill' must be field names without '$'";
-                return Err(fault(6050203, text));
             }
             other => {
                 let path = format_args!("$fill.partitionByFields.{}", field.name());
@@ -127,29 +133,26 @@ fn write_field(
     values: &mut DocBuilder,
 ) -> Result<bool> {
     let RawValue::Document(spec) = value else {
-        let text = format!("'output' field '{name}' in '$fill' must be an object");
-        return Err(Error::failed_to_parse(text));
+        let text = "Each fill output specification must be an object with exactly one field";
+        return Err(fault(6050200, text));
     };
+    let given = Fields::read(spec, "$fill", OUTPUT)?;
     let path = format!("${name}");
-    let mut options = spec.iter();
-    let (Some(option), None) = (options.next(), options.next()) else {
-        let text = "Each field in the 'output' field of '$fill' must have exactly one of 'method' and 'value'";
-        return Err(fault(6050201, text));
-    };
-    let method = match (option.name(), option.value()) {
-        ("value", value) => {
+    let Some(method) = given.string("method")? else {
+        if let Some(value) = spec.get("value") {
             values.start_document(name).start_array("$ifNull").push(path.as_str()).push(value);
             values.end().end();
-            return Ok(false);
         }
-        ("method", RawValue::String("linear")) => "$linearFill",
-        ("method", RawValue::String("locf")) => "$locf",
-        ("method", _) => {
-            return Err(fault(6050202, "Method must be either locf or linear"));
-        }
-        (other, _) => {
-            return Err(Error::failed_to_parse(format!("Unknown argument to '$fill': {other}")));
-        }
+        return Ok(false);
+    };
+    if spec.get("value").is_some() {
+        let text = "Each fill output specification must have exactly one of 'method' or 'value' fields, not both";
+        return Err(fault(6050201, text));
+    }
+    let method = match method {
+        "linear" => "$linearFill",
+        "locf" => "$locf",
+        _ => return Err(fault(6050202, "Method must be either locf or linear")),
     };
     windows.start_document(name).append(method, path.as_str()).end();
     Ok(true)

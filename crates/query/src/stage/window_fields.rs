@@ -100,9 +100,8 @@ fn check_conflicts(fields: &[(Vec<String>, WindowFunction)]) -> Result<()> {
     for (path, _) in fields {
         let mut ways = (1..=path.len()).map(|len| &path[..len]);
         if ways.any(|way| whole.contains(way)) || above.contains(path.as_slice()) {
-            let text =
-                format!("specification contains two conflicting paths: '{}'", path.join("."));
-            return Err(Error::new(ErrorCode(40176), text));
+            let text = "$setWindowFields 'output' specification contains two conflicting paths";
+            return Err(Error::new(ErrorCode(6307900), text));
         }
         whole.insert(path.as_slice());
         above.extend((1..path.len()).map(|len| &path[..len]));

@@ -152,7 +152,8 @@ fn slice_number(value: &Value<'_>, which: &str, code: i32) -> Result<i64> {
     let number = value.or_undefined();
     if !number.is_number() {
         let name = value.type_name();
-        let text = format!("{which} argument to $slice must be numeric, but is of type: {name}");
+        let what = if which == "Second" { "a numeric value" } else { "numeric" };
+        let text = format!("{which} argument to $slice must be {what}, but is of type: {name}");
         return Err(fault(code, text));
     }
     small_integer(number).ok_or_else(|| {

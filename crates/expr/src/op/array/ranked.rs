@@ -87,27 +87,29 @@ fn run<'a>(
 ) -> Result<Value<'a>> {
     let Prepared::Sort(order) = prepared else { return Ok(Value::NULL) };
     let codes = codes(name);
-    let n = arguments[0].evaluate(frame)?;
+    let (n, value) = (arguments[0].evaluate(frame)?, arguments[1].evaluate(frame)?);
+    if n.is_nullish() || value.is_nullish() {
+        return Ok(Value::NULL);
+    }
     let n = long_integer(n.or_undefined()).ok_or_else(|| {
         let found = n.type_name();
         fault(codes.not_a_number, format!("{name} requires 'n' to be an integer, found: {found}"))
     })?;
-    let n = usize::try_from(n).map_err(|_| {
-        fault(codes.negative, format!("{name} requires 'n' to be non-negative, found: {n}"))
-    })?;
-    let value = arguments[1].evaluate(frame)?;
     let RawValue::Array(items) = value.or_undefined() else {
         let found = value.type_name();
         let text = format!("{name} requires 'input' to be an array, found: {found}");
         return Err(fault(codes.not_an_array, text));
     };
+    let n = usize::try_from(n).map_err(|_| {
+        fault(codes.negative, format!("{name} requires 'n' to be non-negative, found: {n}"))
+    })?;
     let items = sorted(items.iter().map(|item| item.value()).collect(), order, frame);
     let kept = match name {
         "$top" | "$topN" => &items[..n.min(items.len())],
         _ => &items[items.len().saturating_sub(n)..],
     };
     if !name.ends_with('N') {
-        return Ok(Value::from(kept.first().copied()).detached());
+        return Ok(kept.first().map_or(Value::NULL, |item| Value::from(Some(*item)).detached()));
     }
     let mut out = DocBuilder::new_array();
     for item in kept {

@@ -1,6 +1,7 @@
 //! `$zip`: transposes arrays, to an array of their first items, of their second items, and so on.
 
 use mayfly_base::Result;
+use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, RawValue, check_size};
 
 use super::super::operand::{array, fault, parts};
@@ -88,8 +89,8 @@ fn zip<'a>(
             RawValue::Array(items) => rows.push(items.iter().peekable()),
             RawValue::Null | RawValue::Undefined => return Ok(Value::NULL),
             _ => {
-                let found = input.type_name();
-                let text = format!("$zip found a non-array expression in input: {found}");
+                let shown = ShellValue(input.or_undefined());
+                let text = format!("$zip found a non-array expression in input: {shown}");
                 return Err(fault(34468, text));
             }
         }

@@ -5,7 +5,8 @@ use mayfly_value::decimal::Decimal;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Number, RawValue, ty, type_name};
 
-use super::super::date::{as_date, format, read};
+use super::super::date::text::from_text;
+use super::super::date::{as_date, format};
 use super::super::operand::{int, number as number_value, text};
 use super::super::string::{decimal_text, double_text};
 use super::number::{parsed, with_base};
@@ -159,7 +160,7 @@ fn in_base(value: RawValue<'_>, base: u32) -> String {
 
 fn to_date(input: RawValue<'_>, target: Target) -> Result<Value<'static>> {
     let ms = match input {
-        RawValue::String(text) => read::from_text(text, None, None)?,
+        RawValue::String(text) => from_text(text, None, None)?,
         RawValue::Int64(ms) => ms,
         RawValue::Double(_) | RawValue::Decimal128(_) => {
             let number = Number::from_value(input).and_then(Number::to_i64_truncated);

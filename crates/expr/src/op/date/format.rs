@@ -104,24 +104,22 @@ fn run<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let value = arguments[0].evaluate(frame)?;
     let format = arguments[1].evaluate(frame)?;
     let given = !matches!(arguments[1], Expression::Absent);
-    if given && format.is_nullish() {
-        return Ok(Value::NULL);
-    }
     let format = match format.or_undefined() {
         RawValue::String(format) => {
             check_format(format, FORMATTED)?;
             Some(format)
         }
-        other if given => return Err(format_fault(18533, "$dateToString", other)),
+        other if !format.is_nullish() => return Err(format_fault(18533, "$dateToString", other)),
         _ => None,
     };
+    let zone = zone_of(&arguments[2], frame)?;
     if value.is_nullish() {
         return match &arguments[3] {
             Expression::Absent => Ok(Value::NULL),
             on_null => on_null.evaluate(frame),
         };
     }
-    let Some(zone) = zone_of(&arguments[2], frame)? else { return Ok(Value::NULL) };
+    let Some(zone) = zone.filter(|_| format.is_some() || !given) else { return Ok(Value::NULL) };
     let ms = required_date(&value)?;
     let format = format.unwrap_or(if zone.is_utc() { ISO } else { ISO_LOCAL });
     text(&formatted(ms, format, &zone)?)

@@ -3,7 +3,7 @@
 //! * [`civil`]: days and months of the proleptic Gregorian calendar, ISO weeks.
 //! * [`zone`]: time zones; the data is part of the binary.
 //! * `part`: one component of a date. `parts`: all of them, and back.
-//! * [`mod@format`], `read`: formatting and parsing of dates.
+//! * [`mod@format`], [`text`]: formatting and parsing of dates. `read`: `$dateFromString`.
 //! * [`mod@unit`]: units of time, and date arithmetic. `shift`, `diff`, `trunc`: its operators.
 
 pub(crate) mod civil;
@@ -13,6 +13,7 @@ pub(super) mod part;
 pub(super) mod parts;
 pub(super) mod read;
 pub(super) mod shift;
+pub(crate) mod text;
 pub(super) mod trunc;
 pub(crate) mod unit;
 pub(crate) mod zone;

@@ -1,6 +1,6 @@
 //! `$dateFromParts`, `$dateToParts`: by month and day, or by ISO week and day of the week.
 
-use mayfly_base::Result;
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, RawValue};
 
@@ -90,7 +90,7 @@ fn part<'a>(
             );
             return Err(fault(code, text));
         }
-    } else if i16::try_from(part).is_err() {
+    } else if !matches!(name, "second" | "millisecond") && i16::try_from(part).is_err() {
         let text = format!(
             "'{name}' must evaluate to a value in the range [-32768, 32767]; value {part} is not in range"
         );
@@ -129,7 +129,11 @@ fn from_parts<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value
         civil.day = monday + (second - 1) * 7 + third - 1 - days_of(year, 1, 1) + 1;
     }
     let moment = civil.local_ms().and_then(|local| zone.utc_ms(local));
-    moment.map(date).ok_or_else(|| fault(40523, "date out of range"))
+    moment.map(date).ok_or_else(|| {
+        let text =
+            "Overflow casting from a lower-precision duration to a higher-precision duration";
+        Error::new(ErrorCode::DurationOverflow, text)
+    })
 }
 
 fn parse_to(

@@ -105,6 +105,54 @@ impl Zone {
     }
 }
 
+/// Abbreviations of time zones, in any case, with their hours east of UTC.
+const ABBREVIATIONS: &[(&str, f64)] = &[
+    ("utc", 0.0),
+    ("gmt", 0.0),
+    ("wet", 0.0),
+    ("west", 1.0),
+    ("bst", 1.0),
+    ("cet", 1.0),
+    ("cest", 2.0),
+    ("eet", 2.0),
+    ("eest", 3.0),
+    ("sast", 2.0),
+    ("msk", 3.0),
+    ("awst", 8.0),
+    ("jst", 9.0),
+    ("acst", 9.5),
+    ("acdt", 10.5),
+    ("aest", 10.0),
+    ("aedt", 11.0),
+    ("nzst", 12.0),
+    ("nzdt", 13.0),
+    ("ast", -4.0),
+    ("adt", -3.0),
+    ("est", -5.0),
+    ("edt", -4.0),
+    ("cst", -6.0),
+    ("cdt", -5.0),
+    ("mst", -7.0),
+    ("mdt", -6.0),
+    ("pst", -8.0),
+    ("pdt", -7.0),
+    ("akst", -9.0),
+    ("akdt", -8.0),
+    ("hst", -10.0),
+];
+
+/// The offset of an abbreviated time zone, in milliseconds; military zones have one letter.
+pub(crate) fn abbreviated(name: &str) -> Option<i64> {
+    let hours = match name.to_ascii_lowercase().as_bytes() {
+        [b'z'] => 0.0,
+        [letter @ b'a'..=b'i'] => f64::from(letter - b'a') + 1.0,
+        [letter @ b'k'..=b'm'] => f64::from(letter - b'k') + 10.0,
+        [letter @ b'n'..=b'y'] => -f64::from(letter - b'n') - 1.0,
+        name => ABBREVIATIONS.iter().find(|(abbreviation, _)| abbreviation.as_bytes() == name)?.1,
+    };
+    Some((hours * 3_600_000.0) as i64)
+}
+
 /// Parses `+hh`, `+hhmm`, `+hh:mm`.
 pub(crate) fn fixed_offset(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();

@@ -59,15 +59,14 @@ fn search<'a>(
         }
         return Ok(find(whole, substring, start, end).map_or(int(-1), count));
     }
-    // Code point positions are converted to bytes, and the result back.
-    let places: Vec<usize> = whole.char_indices().map(|(at, _)| at).chain([whole.len()]).collect();
-    let end = end.min(places.len() - 1);
-    if start > end {
-        return Ok(int(-1));
+    if whole.is_empty() && substring.is_empty() && start == 0 {
+        return Ok(int(0));
     }
-    let found = whole[places[start]..places[end]].find(substring);
-    Ok(found
-        .map_or(int(-1), |at| count(places.partition_point(|place| *place < at + places[start]))))
+    // The bounds apply to the start of the match: it may extend beyond the end.
+    let places: Vec<usize> = whole.char_indices().map(|(at, _)| at).collect();
+    let end = end.min(places.len());
+    let found = (start..end).find(|at| whole[places[*at]..].starts_with(substring));
+    Ok(found.map_or(int(-1), count))
 }
 
 /// Finds a substring between two byte offsets, which may be inside characters: a match never begins

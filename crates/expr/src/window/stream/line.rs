@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use mayfly_base::{Error, Result};
 use mayfly_value::{Number, ValueBuf};
 
-use super::super::fill::{between, is_nullish, position, repeated};
+use super::super::fill::{Place, between, is_nullish};
 use super::super::{Function, WindowFunction, null};
 use super::{DocumentReader, StreamMemory};
 
@@ -16,7 +16,7 @@ pub(super) struct Line {
     ready: VecDeque<Option<ValueBuf>>,
     /// The last document with a value.
     left: Option<(Number, Number)>,
-    before: Option<Number>,
+    before: Option<Place>,
     over: bool,
 }
 
@@ -47,10 +47,11 @@ impl Line {
         };
         let mut gap: Vec<Number> = Vec::new();
         while let Some(document) = self.input.next()? {
-            let place = position(function.sort_value(&document).as_raw())?;
-            if self.before.replace(place).is_some_and(|before| before.compare(place).is_eq()) {
-                return Err(repeated());
+            let place = Place::of(function.sort_value(&document).as_raw())?;
+            if let Some(before) = self.before.replace(place) {
+                place.check_after(before)?;
             }
+            let place = place.at;
             let value = input.evaluate(function.frame(&document))?.into_owned();
             let Some(value) = value.filter(|value| !is_nullish(value)) else {
                 gap.push(place);

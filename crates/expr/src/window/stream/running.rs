@@ -93,7 +93,10 @@ impl Running {
                 let document = here.next()?;
                 let value = document.map_or_else(null, |document| function.sort_value(&document));
                 check_kind(value.as_raw(), *unit)?;
-                (i64::MAX, range_end(*upper, value.as_raw(), *unit)?)
+                match *upper {
+                    Bound::Current => (self.here.saturating_add(1), None),
+                    upper => (i64::MAX, range_end(upper, value.as_raw(), *unit)?),
+                }
             }
         };
         self.here += 1;

@@ -284,12 +284,20 @@ impl Sliding {
                 };
                 let low = range_end(lower, value.as_raw(), unit)?;
                 let high = range_end(upper, value.as_raw(), unit)?;
-                let from = low.map_or(0, |low| {
-                    self.buffer.partition_point(|document| order(document, &low).is_lt())
-                });
-                let to = high.map_or(count, |high| {
-                    self.buffer.partition_point(|document| order(document, &high).is_le())
-                });
+                let from = match low {
+                    _ if lower == Bound::Current => here,
+                    None => 0,
+                    Some(low) => {
+                        self.buffer.partition_point(|document| order(document, &low).is_lt())
+                    }
+                };
+                let to = match high {
+                    _ if upper == Bound::Current => here + 1,
+                    None => count,
+                    Some(high) => {
+                        self.buffer.partition_point(|document| order(document, &high).is_le())
+                    }
+                };
                 (from, to)
             }
         };

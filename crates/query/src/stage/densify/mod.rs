@@ -1,7 +1,8 @@
 //! `$densify`: adds documents where the values of a field have gaps, in each partition.
 //!
-//! Values are numbers or dates. Steps of months and longer follow the calendar: each is computed
-//! from the base by `$dateAdd`, so that steps from the end of a month stay at ends of months.
+//! Values are numbers or dates. Each step is taken from the value before: numbers are added as by
+//! `$add`, units of time as by `$dateAdd`. A month after January 31 is February 28, and a month
+//! after that March 28.
 
 mod range;
 mod run;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use super::unwind::parts;
 use super::{PipelineContext, Reads, Running, Stage};
-use range::{Range, parse_range};
+use range::{Bounds, Range, parse_range};
 
 /// A parsed `$densify`.
 #[derive(Clone, Debug)]
@@ -38,33 +39,51 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
-        let text = format!("The $densify stage specification must be an object, found {kind}");
-        return Err(fault(5733201, text));
+        return Err(Error::failed_to_parse(format!(
+            "The $densify stage specification must be an object, found {kind}"
+        )));
     };
     let given = Fields::read(spec, "$densify", ARGUMENTS)?;
+    let range = parse_range(given.document("range")?.unwrap_or(RawDoc::EMPTY))?;
+    let field = given.string("field")?.unwrap_or_default().to_owned();
     let mut partition = Vec::new();
     for by in given.array("partitionByFields")?.into_iter().flatten() {
-        let RawValue::String(path) = by.value() else {
+        let RawValue::String(by_path) = by.value() else {
             let path = format_args!("$densify.partitionByFields.{}", by.name());
             return Err(wrong_type(path, by.value(), "string"));
         };
-        parts(path)?;
-        partition.push(path.to_owned());
-    }
-    let field = given.string("field")?.unwrap_or_default().to_owned();
-    let range = given.document("range")?.unwrap_or(RawDoc::EMPTY);
-    if field.starts_with('$') {
-        return Err(fault(16410, "Cannot densify field starting with '$'"));
+        check_apart(&field, by_path)?;
+        parts(by_path)?;
+        partition.push(by_path.to_owned());
     }
     let path = parts(&field)?;
-    let inside = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.starts_with('.'));
-    if partition.iter().any(|by| *by == field || inside(by, &field) || inside(&field, by)) {
-        let text = "BSON field '$densify.partitionByFields' contains a field that is, or lies in, the field to densify";
-        return Err(fault(8993000, text));
+    if partition.is_empty() && matches!(range.bounds, Bounds::Partition) {
+        return Err(fault(
+            5733408,
+            "One cannot specify the bounds as 'partition' without specifying a non-empty array of partitionByFields. You \
+             may have meant to specify 'full' bounds.",
+        ));
     }
-    let range = parse_range(range, &partition)?;
     let collation = context.scope.collation().cloned();
     Ok(Box::new(Densify { field, path, partition, range, collation }))
+}
+
+/// Checks that neither of both fields contains the other.
+fn check_apart(field: &str, by: &str) -> Result<()> {
+    let inside = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.starts_with('.'));
+    if by == field || inside(by, field) {
+        let text = format!(
+            "partitionByFields '{by}' cannot include field '{field}' that is being densified."
+        );
+        return Err(fault(8993000, text));
+    }
+    if inside(field, by) {
+        let text = format!(
+            "field '{field}' that is being densified cannot include partitionByFields '{by}'."
+        );
+        return Err(fault(9554500, text));
+    }
+    Ok(())
 }
 
 impl Stage for Densify {

@@ -33,23 +33,20 @@ pub(super) enum Step {
     Time(i64, Box<Expression>),
 }
 
-fn is_date(value: RawValue<'_>) -> bool {
-    matches!(value, RawValue::Date(_))
-}
-
 const RANGE: &[Argument] = &[
     Argument::number("step").required(),
     Argument::any("bounds").required(),
     Argument::string("unit"),
 ];
 
-/// Parses the option `range` of a stage that partitions by these fields.
+/// Parses the option `range`.
 ///
 /// # Errors
 /// 40414, 40415, 14, and errors for bounds that are not a range.
-pub(crate) fn parse_range(range: RawDoc<'_>, partition: &[String]) -> Result<Range> {
+pub(crate) fn parse_range(range: RawDoc<'_>) -> Result<Range> {
     let fields = Fields::read(range, "$densify.range", RANGE)?;
-    let step = fields.get("step").and_then(Number::from_value).unwrap_or(Number::Int32(0));
+    let number = fields.get("step").unwrap_or(RawValue::Null);
+    let step = Number::from_value(number).unwrap_or(Number::Int32(0));
     let (unit, bounds) = (fields.string("unit")?, fields.required("bounds")?);
     if step.is_nan() || step.compare(Number::Int32(0)).is_le() {
         return Err(fault(
@@ -71,83 +68,96 @@ pub(crate) fn parse_range(range: RawDoc<'_>, partition: &[String]) -> Result<Ran
             let expression = Expression::parse(RawValue::Document(add.as_doc()))?;
             let step = Step::Time(amount, Box::new(expression));
             // Reports an unknown unit when the stage is parsed.
-            step.after(RawValue::Date(0), 1)?;
+            step.moved(RawValue::Date(0), 1)?;
             step
         }
     };
-    let bounds = parse_bounds(bounds, partition, &step)?;
+    let bounds = parse_bounds(bounds, number, &step)?;
     Ok(Range { step, bounds })
 }
 
-fn parse_bounds(bounds: RawValue<'_>, partition: &[String], step: &Step) -> Result<Bounds> {
+fn parse_bounds(bounds: RawValue<'_>, number: RawValue<'_>, step: &Step) -> Result<Bounds> {
     match bounds {
         RawValue::String("full") => Ok(Bounds::Full),
-        RawValue::String("partition") if !partition.is_empty() => Ok(Bounds::Partition),
-        RawValue::String("partition") => Err(fault(
-            5733408,
-            "One may not specify the bounds as 'partition' without specifying a non-empty array of partitionByFields. You \
-             may have meant to specify 'full' bounds.",
-        )),
-        RawValue::String(other) => Err(fault(
-            5946802,
-            format!("Bounds string must either be 'full' or 'partition', not '{other}'"),
-        )),
+        RawValue::String("partition") => Ok(Bounds::Partition),
+        RawValue::String(_) => {
+            Err(fault(5946802, "Bounds string must either be 'full' or 'partition'"))
+        }
         RawValue::Array(items) => {
             let items: Vec<RawValue<'_>> = items.iter().map(|item| item.value()).collect();
             let [low, high] = items[..] else {
-                let text = "a bounding array in a range statement must have exactly two elements";
+                let text = "A bounding array in a range statement must have exactly two elements";
                 return Err(fault(5733403, text));
             };
-            if compare_values(low, high).is_gt() {
-                let text = "the bounds in a range statement must be the string 'full', 'partition', or an ascending array";
-                return Err(fault(5733402, text));
-            }
-            match step {
-                Step::Time(..) if is_date(low) && is_date(high) => {}
-                Step::Time(..) => {
-                    let text =
-                        "a bounding array must contain either both dates or both numeric types";
-                    return Err(fault(5733402, text));
-                }
-                Step::Number(_) if low.is_number() && high.is_number() => {}
-                Step::Number(_) if is_date(low) && is_date(high) => {
-                    return Err(fault(6586401, "a bounding array of dates requires a unit"));
-                }
-                Step::Number(_) => {
-                    let text =
-                        "a bounding array must contain either both dates or both numeric types";
-                    return Err(fault(5733402, text));
-                }
-            }
+            check_between(low, high, number, step)?;
             Ok(Bounds::Between(low.to_owned(), high.to_owned()))
         }
-        other => Err(fault(
-            5946802,
-            format!(
-                "the bounds in a range statement must be the string 'full', 'partition', or an array, found {}",
-                other.type_name()
-            ),
+        _ => Err(fault(
+            5733404,
+            "The bounds in a range statement must be the string 'full', 'partition', or an ascending array of two numbers \
+             or two dates",
         )),
     }
 }
 
+/// Checks both values of an array of bounds against each other and the step.
+fn check_between(
+    low: RawValue<'_>,
+    high: RawValue<'_>,
+    number: RawValue<'_>,
+    step: &Step,
+) -> Result<()> {
+    const MIXED: &str = "A bounding array must contain either both dates or both numeric types";
+    let by_time = matches!(step, Step::Time(..));
+    if compare_values(low, high).is_gt() {
+        let text = "A bounding array must be an ascending array of either two dates or two numbers";
+        return Err(fault(5733402, text));
+    }
+    if low.is_number() {
+        if by_time {
+            return Err(fault(5733409, "Numeric bounds may not have unit parameter"));
+        }
+        if !high.is_number() {
+            return Err(fault(5733406, MIXED));
+        }
+        let kind = low.type_name();
+        if kind != high.type_name() || kind != number.type_name() {
+            let text = "Upper bound, lower bound, and step must all have the same type";
+            return Err(fault(5876900, text));
+        }
+        return Ok(());
+    }
+    match (low, high) {
+        (RawValue::Date(_), RawValue::Date(_)) if by_time => Ok(()),
+        (RawValue::Date(_), RawValue::Date(_)) => {
+            Err(fault(5733410, "A bounding array of dates must specify a unit"))
+        }
+        (RawValue::Date(_), _) => Err(fault(5733405, MIXED)),
+        _ => Err(fault(5946800, "Explicit bounds must be numeric or dates")),
+    }
+}
+
 impl Step {
-    /// The value after `steps` steps from a base.
-    pub(super) fn after(&self, base: RawValue<'_>, steps: i64) -> Result<ValueBuf> {
-        let steps_number = Number::Int64(steps);
+    /// The value one step after another.
+    pub(super) fn after(&self, value: RawValue<'_>) -> Result<ValueBuf> {
+        self.moved(value, 1)
+    }
+
+    /// The value one step before another.
+    pub(super) fn before(&self, value: RawValue<'_>) -> Result<ValueBuf> {
+        self.moved(value, -1)
+    }
+
+    fn moved(&self, value: RawValue<'_>, sign: i64) -> Result<ValueBuf> {
         match self {
             Step::Number(step) => {
-                let base = Number::from_value(base).unwrap_or(Number::Int32(0));
-                // The result has the narrowest type that can represent it, as for sums.
-                let way = match steps_number.to_i64_exact().and_then(|it| i32::try_from(it).ok()) {
-                    Some(steps) => Number::Int32(steps).times(*step),
-                    None => steps_number.times(*step),
-                };
-                Ok(base.plus(way).to_value().to_owned())
+                let value = Number::from_value(value).unwrap_or(Number::Int32(0));
+                let moved = if sign < 0 { value.minus(*step) } else { value.plus(*step) };
+                Ok(moved.to_value().to_owned())
             }
             Step::Time(amount, add) => {
                 let mut input = DocBuilder::new();
-                input.append("d", base).append("n", amount.saturating_mul(steps));
+                input.append("d", value).append("n", amount.saturating_mul(sign));
                 let input = input.finish();
                 let value = add.evaluate(Frame::new(input.as_doc()))?;
                 Ok(value.as_raw().unwrap_or(RawValue::Null).to_owned())

@@ -1,7 +1,5 @@
-//! Runs a `$densify`: sorts documents by the field, within each partition if that has bounds of its
-//! own, then returns them with the documents that fill the gaps.
-
-use std::collections::hash_map::Entry;
+//! Runs a `$densify`: sorts documents by the field, with the bounds `full` over all partitions and
+//! otherwise within each, then returns them with the documents that fill the gaps.
 
 use foldhash::{HashMap, HashMapExt};
 use mayfly_base::Result;
@@ -23,14 +21,19 @@ use crate::stage::{Next, Running, StageContext};
 /// Thresholds".
 const MAX_ADDED: u64 = 500_000;
 
-/// Values to be added: from a base in steps up to an end, which is excluded.
+/// Values to be added: from one to an end in steps.
 #[derive(Clone, Debug)]
 struct Gap {
-    base: ValueBuf,
-    steps: i64,
+    next: ValueBuf,
     end: ValueBuf,
+    /// The end itself may be added, too.
+    inclusive: bool,
+    /// The value added last.
+    last: Option<ValueBuf>,
     /// The fields that identify the partition.
     partition: DocBuf,
+    /// The key of the partition, and the value of the document after the gap.
+    before: Option<(Vec<u8>, ValueBuf)>,
 }
 
 /// Approximate memory of a partition beyond its bytes.
@@ -39,9 +42,8 @@ const PARTITION_BYTES: usize = 160;
 /// The state of a partition.
 #[derive(Clone, Debug)]
 struct Partition {
-    base: ValueBuf,
-    /// The next step that was not reached.
-    steps: i64,
+    /// The value from which the next step is taken.
+    last: ValueBuf,
     fields: DocBuf,
 }
 
@@ -63,6 +65,8 @@ struct RunningDensify {
     /// Partitions whose end has to be filled.
     ends: Option<Vec<Partition>>,
     added: u64,
+    /// The state before the first document has been set.
+    begun: bool,
 }
 
 /// Creates the running stage.
@@ -81,23 +85,42 @@ pub(super) fn start(stage: Densify) -> Box<dyn Running> {
         metadata: Metadata::NONE,
         ends: None,
         added: 0,
+        begun: false,
     })
 }
 
 impl RunningDensify {
+    /// The key of a document's partition, and the fields that identify it. A missing field is not a
+    /// null one.
     fn partition_of(&self, document: RawDoc<'_>) -> (Vec<u8>, DocBuf) {
         let (mut key, mut fields) = (Vec::new(), DocBuf::empty());
         for field in &self.stage.partition {
             let value = get_plain(document, field);
-            let bits = &mut TypeBits::default();
+            key.push(u8::from(value.is_some()));
+            let Some(value) = value else { continue };
             let collation = self.stage.collation.as_deref();
-            let known = value.unwrap_or(RawValue::Null);
-            keys::append_value_in(&mut key, bits, known, SortOrder::Ascending, collation);
-            if let (Some(value), Ok(path)) = (value, parts(field)) {
+            let bits = &mut TypeBits::default();
+            keys::append_value_in(&mut key, bits, value, SortOrder::Ascending, collation);
+            if let Ok(path) = parts(field) {
                 fields = replaced(fields.as_doc(), &path, Some(value));
             }
         }
         (key, fields)
+    }
+
+    /// The order of the documents: with the bounds `full` by the value alone.
+    fn sort_key(&self, document: RawDoc<'_>, value: Option<RawValue<'_>>) -> Vec<u8> {
+        let (mut key, bits) = (Vec::new(), &mut TypeBits::default());
+        if !matches!(self.stage.range.bounds, Bounds::Full) {
+            let collation = self.stage.collation.as_deref();
+            for field in &self.stage.partition {
+                let value = get_plain(document, field).unwrap_or(RawValue::Null);
+                keys::append_value_in(&mut key, bits, value, SortOrder::Ascending, collation);
+            }
+        }
+        let value = value.unwrap_or(RawValue::Null);
+        keys::append_value(&mut key, bits, value, SortOrder::Ascending);
+        key
     }
 
     /// The value of a document; `None` if it has none.
@@ -119,82 +142,144 @@ impl RunningDensify {
         }
     }
 
+    /// Sets the value from which the next step of a partition is taken.
+    fn set_last(
+        &mut self,
+        context: &StageContext<'_>,
+        key: &[u8],
+        last: ValueBuf,
+        fields: &DocBuf,
+    ) -> Result<()> {
+        if let Some(partition) = self.partitions.get_mut(key) {
+            partition.last = last;
+            return Ok(());
+        }
+        self.bytes += key.len() + last.heap_bytes() + fields.as_bytes().len() + PARTITION_BYTES;
+        let share = || context.settings.budget.share(Operator::Densify);
+        let share = self.share.get_or_insert_with(share);
+        if share.is_over(self.bytes) {
+            return Err(share.failure(|limit| {
+                fault(6007200, format!("$densify exceeded memory limit of {limit}"))
+            }));
+        }
+        let partition = Partition { last, fields: fields.clone() };
+        self.partitions.insert(key.to_vec(), partition);
+        Ok(())
+    }
+
+    /// Without partitions, a range with bounds is filled even if there are no documents.
+    fn begin(&mut self, context: &StageContext<'_>) -> Result<()> {
+        if let Bounds::Between(low, _) = &self.stage.range.bounds
+            && self.stage.partition.is_empty()
+            && !self.begun
+        {
+            let before = self.stage.range.step.before(low.as_raw())?;
+            self.set_last(context, &[], before, &DocBuf::empty())?;
+        }
+        self.begun = true;
+        Ok(())
+    }
+
     /// Takes the next document, and opens the gap before it.
     fn take(&mut self, context: &StageContext<'_>, document: DocBuf) -> Result<()> {
-        let Some(value) = self.value(document.as_doc())?.map(RawValue::to_owned) else {
-            self.document = Some(document);
-            return Ok(());
-        };
-        let (key, fields) = self.partition_of(document.as_doc());
-        let base = match &self.stage.range.bounds {
-            Bounds::Full => self.least.clone().unwrap_or_else(|| value.clone()),
-            Bounds::Partition => value.clone(),
-            Bounds::Between(low, _) => low.clone(),
-        };
-        let partition = match self.partitions.entry(key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                let values = base.heap_bytes() + fields.as_bytes().len();
-                self.bytes += place.key().len() + values + PARTITION_BYTES;
-                let share = || context.settings.budget.share(Operator::Densify);
-                let share = self.share.get_or_insert_with(share);
-                if share.is_over(self.bytes) {
-                    return Err(share.failure(|limit| {
-                        fault(6007200, format!("$densify exceeded memory limit of {limit}"))
-                    }));
-                }
-                place.insert(Partition { base, steps: 0, fields: fields.clone() })
-            }
-        };
-        let mut end = value.clone();
-        if let Bounds::Between(_, high) = &self.stage.range.bounds
-            && compare_values(high.as_raw(), end.as_raw()).is_lt()
-        {
-            end = high.clone();
-        }
-        let gap = Gap {
-            base: partition.base.clone(),
-            steps: partition.steps,
-            end,
-            // Values that the collation takes for equal are those of the document after the gap.
-            partition: fields,
-        };
-        // Continue after the steps up to the value, including a step equal to it.
-        let mut steps = partition.steps;
-        loop {
-            let at = self.stage.range.step.after(partition.base.as_raw(), steps)?;
-            let order = compare_values(at.as_raw(), value.as_raw());
-            let beyond = match &self.stage.range.bounds {
-                Bounds::Between(_, high) => compare_values(at.as_raw(), high.as_raw()).is_ge(),
-                Bounds::Full | Bounds::Partition => false,
-            };
-            if beyond || order.is_gt() || steps - partition.steps > MAX_ADDED as i64 {
-                break;
-            }
-            steps += 1;
-            if order.is_eq() {
-                break;
+        let value = self.value(document.as_doc())?.map(RawValue::to_owned);
+        if let Some(value) = value {
+            let (key, fields) = self.partition_of(document.as_doc());
+            if let Some(last) = self.last_before(context, &key, &value, &fields)? {
+                self.open(context, key, &last, value, fields)?;
             }
         }
-        partition.steps = steps;
-        self.gap = Some(gap);
         self.document = Some(document);
+        Ok(())
+    }
+
+    /// The value from which the steps up to a document are taken; `None` if nothing is added before
+    /// the document.
+    fn last_before(
+        &mut self,
+        context: &StageContext<'_>,
+        key: &[u8],
+        value: &ValueBuf,
+        fields: &DocBuf,
+    ) -> Result<Option<ValueBuf>> {
+        let after = |a: &ValueBuf, b: &ValueBuf| compare_values(a.as_raw(), b.as_raw()).is_gt();
+        let step = &self.stage.range.step;
+        let known = self.partitions.get(key).map(|partition| partition.last.clone());
+        let (last, first) = match (known, &self.stage.range.bounds, &self.least) {
+            (Some(last), Bounds::Between(_, high), _) if !after(high, &last) => return Ok(None),
+            (Some(last), Bounds::Between(low, _), _) if after(low, &last) => {
+                (step.before(low.as_raw())?, None)
+            }
+            (Some(last), ..) => (last, None),
+            (None, Bounds::Between(low, _), _) if after(value, low) => {
+                (step.before(low.as_raw())?, Some(low.clone()))
+            }
+            (None, Bounds::Full, Some(least)) if after(value, least) => {
+                let before = step.before(least.as_raw())?;
+                if !after(value, &step.after(least.as_raw())?) {
+                    // The steps begin at the least value, but only after this document.
+                    self.set_last(context, key, before, fields)?;
+                    return Ok(None);
+                }
+                (before, None)
+            }
+            (None, ..) => {
+                self.set_last(context, key, value.clone(), fields)?;
+                return Ok(None);
+            }
+        };
+        if after(&last, value) {
+            return Ok(None);
+        }
+        if let Some(first) = first {
+            self.set_last(context, key, first, fields)?;
+        }
+        Ok(Some(last))
+    }
+
+    /// Opens the gap between a value and that of a document.
+    fn open(
+        &mut self,
+        context: &StageContext<'_>,
+        key: Vec<u8>,
+        last: &ValueBuf,
+        value: ValueBuf,
+        fields: DocBuf,
+    ) -> Result<()> {
+        let mut next = self.stage.range.step.after(last.as_raw())?;
+        let mut end = value.clone();
+        if let Bounds::Between(low, high) = &self.stage.range.bounds {
+            if compare_values(next.as_raw(), low.as_raw()).is_lt() {
+                next = low.clone();
+            }
+            if compare_values(high.as_raw(), end.as_raw()).is_le() {
+                end = high.clone();
+            }
+        }
+        if compare_values(next.as_raw(), end.as_raw()).is_ge() {
+            if compare_values(next.as_raw(), value.as_raw()).is_eq() {
+                self.set_last(context, &key, value, &fields)?;
+            }
+            return Ok(());
+        }
+        self.set_last(context, &key, next.clone(), &fields)?;
+        let before = Some((key, value));
+        self.gap = Some(Gap { next, end, inclusive: false, last: None, partition: fields, before });
         Ok(())
     }
 
     /// Returns the documents of the gap. After a pause the rest is kept.
     fn fill(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         while let Some(gap) = &mut self.gap {
-            let value = self.stage.range.step.after(gap.base.as_raw(), gap.steps)?;
-            if compare_values(value.as_raw(), gap.end.as_raw()).is_ge() {
-                self.gap = None;
+            let order = compare_values(gap.next.as_raw(), gap.end.as_raw());
+            if order.is_gt() || (order.is_eq() && !gap.inclusive) {
+                self.close();
                 break;
             }
-            gap.steps += 1;
             self.added += 1;
             if self.added > MAX_ADDED {
                 let text = format!(
-                    "Generated {} documents in $densify, which is over the limit",
+                    "Generated {} documents in $densify, which is over the limit of {MAX_ADDED}",
                     self.added
                 );
                 return Err(fault(5897900, text));
@@ -202,8 +287,11 @@ impl RunningDensify {
             if self.added.is_multiple_of(256) {
                 context.session.op.check()?;
             }
-            let made = gap.partition.clone();
-            let made = replaced(made.as_doc(), &self.stage.path, Some(value.as_raw()));
+            let after = self.stage.range.step.after(gap.next.as_raw())?;
+            let value = std::mem::replace(&mut gap.next, after);
+            let made = gap.partition.as_doc();
+            let made = replaced(made, &self.stage.path, Some(value.as_raw()));
+            gap.last = Some(value);
             if next(made.as_doc())? != Flow::More {
                 return Ok(Flow::Pause);
             }
@@ -211,25 +299,42 @@ impl RunningDensify {
         Ok(Flow::More)
     }
 
+    /// Closes the gap: the next step is taken from the document if a step reached it, otherwise
+    /// from the value added last.
+    fn close(&mut self) {
+        let Some(Gap { next, last, before: Some((key, value)), .. }) = self.gap.take() else {
+            return;
+        };
+        let reached = compare_values(next.as_raw(), value.as_raw()).is_eq();
+        let last = if reached { Some(value) } else { last };
+        if let (Some(last), Some(partition)) = (last, self.partitions.get_mut(&key)) {
+            partition.last = last;
+        }
+    }
+
     /// The partitions that have to be filled after their last document.
     fn ends(&mut self) -> Vec<Partition> {
         let mut ends: Vec<Partition> = std::mem::take(&mut self.partitions).into_values().collect();
-        if let Bounds::Between(low, _) = &self.stage.range.bounds
-            && ends.is_empty()
-            && self.stage.partition.is_empty()
-        {
-            ends.push(Partition { base: low.clone(), steps: 0, fields: DocBuf::empty() });
-        }
         ends.sort_by(|a, b| a.fields.as_bytes().cmp(b.fields.as_bytes()));
         ends
     }
 
-    fn end(&self) -> Option<ValueBuf> {
-        match &self.stage.range.bounds {
-            Bounds::Full => self.greatest.clone(),
-            Bounds::Partition => None,
-            Bounds::Between(_, high) => Some(high.clone()),
-        }
+    /// Opens the gap after the last document of a partition; false if there is none with these
+    /// bounds.
+    fn open_end(&mut self, partition: Partition) -> Result<bool> {
+        let (first, end, inclusive) = match &self.stage.range.bounds {
+            Bounds::Full => (self.least.clone(), self.greatest.clone(), true),
+            Bounds::Partition => (None, None, false),
+            Bounds::Between(low, high) => (Some(low.clone()), Some(high.clone()), false),
+        };
+        let (Some(first), Some(end)) = (first, end) else { return Ok(false) };
+        let next = match compare_values(first.as_raw(), partition.last.as_raw()).is_gt() {
+            true => first,
+            false => self.stage.range.step.after(partition.last.as_raw())?,
+        };
+        let partition = partition.fields;
+        self.gap = Some(Gap { next, end, inclusive, last: None, partition, before: None });
+        Ok(true)
     }
 }
 
@@ -241,13 +346,7 @@ impl Running for RunningDensify {
         _: &mut Next<'_>,
     ) -> Result<Flow> {
         let value = self.value(document)?;
-        // Partitions with bounds of their own follow one another.
-        let mut key = match &self.stage.range.bounds {
-            Bounds::Partition => self.partition_of(document).0,
-            Bounds::Full | Bounds::Between(..) => Vec::new(),
-        };
-        let known = value.unwrap_or(RawValue::Null);
-        keys::append_value(&mut key, &mut TypeBits::default(), known, SortOrder::Ascending);
+        let key = self.sort_key(document, value);
         if let Some(value) = value {
             let least = self.least.as_ref();
             if least.is_none_or(|least| compare_values(value, least.as_raw()).is_lt()) {
@@ -266,6 +365,7 @@ impl Running for RunningDensify {
         if let Some(sorter) = self.sorter.take() {
             self.sorted = sorter.finish(context.session.op)?;
         }
+        self.begin(context)?;
         loop {
             context.metadata.clear();
             if self.fill(context, next)? != Flow::More {
@@ -289,16 +389,10 @@ impl Running for RunningDensify {
             };
             let partition = if ends.is_empty() { None } else { Some(ends.remove(0)) };
             self.ends = Some(ends);
-            let (Some(partition), Some(end)) = (partition, self.end()) else {
+            let Some(partition) = partition else { return Ok(Flow::More) };
+            if !self.open_end(partition)? {
                 return Ok(Flow::More);
-            };
-            // With the bounds `full`, the greatest value itself belongs to the range.
-            let end = match &self.stage.range.bounds {
-                Bounds::Full => self.inclusive(&partition, end)?,
-                Bounds::Partition | Bounds::Between(..) => end,
-            };
-            let Partition { base, steps, fields } = partition;
-            self.gap = Some(Gap { base, steps, end, partition: fields });
+            }
         }
     }
 
@@ -308,23 +402,5 @@ impl Running for RunningDensify {
 
     fn holds_back(&self) -> bool {
         true
-    }
-}
-
-impl RunningDensify {
-    /// Moves an end that a step is equal to after that step.
-    fn inclusive(&self, partition: &Partition, end: ValueBuf) -> Result<ValueBuf> {
-        let mut steps = partition.steps;
-        while steps - partition.steps <= MAX_ADDED as i64 {
-            let at = self.stage.range.step.after(partition.base.as_raw(), steps)?;
-            match compare_values(at.as_raw(), end.as_raw()) {
-                std::cmp::Ordering::Less => steps += 1,
-                std::cmp::Ordering::Equal => {
-                    return self.stage.range.step.after(partition.base.as_raw(), steps + 1);
-                }
-                std::cmp::Ordering::Greater => break,
-            }
-        }
-        Ok(end)
     }
 }

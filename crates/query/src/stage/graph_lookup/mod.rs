@@ -39,10 +39,23 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
-        let text =
-            format!("the $graphLookup stage specification must be an object, but found {kind}");
-        return Err(fault(40327, text));
+        return Err(Error::failed_to_parse(format!(
+            "the $graphLookup stage specification must be an object, but found {kind}"
+        )));
     };
+    // The collection is looked at before all other options.
+    match spec.get("from") {
+        None => {
+            let text = "missing 'from' option to $graphLookup stage specification";
+            return Err(Error::failed_to_parse(text));
+        }
+        Some(RawValue::String(_)) => {}
+        Some(other) => {
+            let kind = other.type_name();
+            let text = format!("$graphLookup 'from' field must be a string, but found {kind}");
+            return Err(Error::failed_to_parse(text));
+        }
+    }
     // The rights on what it names are checked before its errors are shown.
     if let Some(named) = spec.get("from") {
         context.needs_named(named);
@@ -80,7 +93,7 @@ macro_rules! no_string {
 }
 
 pub(crate) const ARGUMENTS: &[Argument] = &[
-    Argument::string("from").required().null_is_value().refused_with(40103, no_string!("from")),
+    Argument::string("from").required(),
     Argument::string("as").required().null_is_value().refused_with(40103, no_string!("as")),
     Argument::any("startWith").required(),
     Argument::string("connectFromField")
