@@ -286,7 +286,7 @@ impl<'a> UpdateStatement<'a> {
             ..FindOptions::default()
         };
         Ok(UpdateSpec {
-            query: CanonicalQuery::parse(self.filter, options)?,
+            query: self.query(options)?,
             update,
             supplied: self.supplied_document()?,
             multi: self.multi,
@@ -297,6 +297,16 @@ impl<'a> UpdateStatement<'a> {
             budget: write_budget(ctx, self.multi),
             encrypted: self.encrypted.clone(),
         })
+    }
+
+    /// Parses the filter. It is unclear which fields of a new document an expression determines.
+    fn query(&self, options: FindOptions<'_>) -> Result<CanonicalQuery> {
+        let query = CanonicalQuery::parse(self.filter, options)?;
+        if self.upsert && query.matcher.has_expression() {
+            let text = "$expr is not allowed in the query predicate for an upsert";
+            return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
+        }
+        Ok(query)
     }
 
     /// The variables of the update's expressions. Constants are literals, even if they look like
