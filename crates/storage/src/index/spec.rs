@@ -198,8 +198,10 @@ impl IndexSpec {
         let requested = kinds::request(raw, key)?;
         let mut note = None;
         let mut expire_after = None;
-        let mut inherits = true;
+        // Version 1 has no collations, not even that of the collection.
+        let mut inherits = version(raw)? > 1;
         let mut out = DocBuilder::new();
+        check_collated(raw)?;
         out.append("v", version(raw)?);
         out.append("key", requested.key.as_ref().map_or(key, DocBuf::as_doc)).append("name", name);
         for element in raw {
@@ -246,7 +248,12 @@ impl IndexSpec {
                     boolean(element)?;
                     out.append_element(element);
                 }
-                "unique" | "sparse" | "hidden" | "prepareUnique" => {
+                "hidden" => {
+                    if only_boolean(element)? {
+                        out.append("hidden", true);
+                    }
+                }
+                "unique" | "sparse" | "prepareUnique" => {
                     if boolean(element)? {
                         out.append(element.name(), true);
                     }
@@ -739,14 +746,37 @@ pub(super) fn version(raw: RawDoc<'_>) -> Result<i32> {
     }
 }
 
+/// Version 1 has no collations.
+fn check_collated(raw: RawDoc<'_>) -> Result<()> {
+    if raw.get("collation").is_none() || version(raw)? > 1 {
+        return Ok(());
+    }
+    let text = format!(
+        "Invalid index specification {}; cannot create an index with the 'collation' option and v=1",
+        Shell(raw)
+    );
+    Err(Error::new(ErrorCode::CannotCreateIndex, text))
+}
+
 fn boolean(element: RawElement<'_>) -> Result<bool> {
     match element.value() {
         RawValue::Bool(value) => Ok(value),
-        RawValue::Null | RawValue::Undefined => Ok(false),
         number if number.is_number() => Ok(as_f64(number).is_some_and(|value| value != 0.0)),
         other => Err(mistyped(format!(
             "The field '{}' has value {other:?}, which is not convertible to bool",
             element.name()
+        ))),
+    }
+}
+
+/// A flag that must not be a number.
+fn only_boolean(element: RawElement<'_>) -> Result<bool> {
+    match element.value() {
+        RawValue::Bool(value) => Ok(value),
+        other => Err(mistyped(format!(
+            "The field '{}' must be a bool, but got {}",
+            element.name(),
+            other.type_name()
         ))),
     }
 }
