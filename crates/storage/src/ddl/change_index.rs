@@ -100,7 +100,8 @@ impl Store {
         let Some(collection) = self.catalog.get(ns) else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
-        if is_id_selector(selector) {
+        // A time series shows no index on `_id`.
+        if is_id_selector(selector) && collection.time_series().is_none() {
             let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
             if change.concerns_uniqueness_alone() && !clustered {
                 // The index on `_id` is unique already.
