@@ -8,7 +8,7 @@ use mayfly_storage::{
     CollModChange, Collection, IndexSelector, NewExpireAfter, OPLOG, TtlIndexRules,
 };
 use mayfly_value::arguments::{Argument, Form};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::options::{
     IMAGES, Images, VALIDATION_ACTION, VALIDATION_LEVEL, capped_max, capped_size, compact, images,
@@ -218,7 +218,7 @@ fn change_options(
     }
     let command = command.finish();
     let change = |old: RawDoc<'_>| {
-        let mut changed = merged(old, new.as_doc());
+        let mut changed = merged(old, with_validation(old, new.as_doc()).as_doc());
         if let (Some(grown), Some(series)) = (grown, TimeSeries::from_options(old)) {
             changed = time_series::changed(changed.as_doc(), &series, grown)?;
         }
@@ -233,6 +233,20 @@ fn change_options(
         }
     };
     ctx.service.store.modify_options(ns, command.as_doc(), change)
+}
+
+/// The new options with the level and the action of a new validator, which are stored with it.
+fn with_validation(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
+    let mut complete = DocBuilder::new();
+    complete.append_all(new);
+    if new.get("validator").is_some() {
+        for (name, default) in [("validationLevel", "strict"), ("validationAction", "error")] {
+            if old.get(name).is_none() && new.get(name).is_none() {
+                complete.append(name, default);
+            }
+        }
+    }
+    complete.finish()
 }
 
 /// Section 3.4: the only string of the top-level option.
