@@ -206,9 +206,13 @@ impl IndexSpec {
         out.append("key", requested.key.as_ref().map_or(key, DocBuf::as_doc)).append("name", name);
         for element in raw {
             match element.name() {
-                // The server has one engine, without options for an index.
+                // The server has one engine, without options for an index. They are listed as
+                // given.
                 "storageEngine" => match element.value() {
-                    RawValue::Document(_) | RawValue::Null | RawValue::Undefined => {}
+                    RawValue::Document(_) => {
+                        out.append_element(element);
+                    }
+                    RawValue::Null | RawValue::Undefined => {}
                     other => return Err(wrong_type("storageEngine", other, "object")),
                 },
                 "v" | "key" | "name" | "ns" | "dropDups" => {}
@@ -253,7 +257,10 @@ impl IndexSpec {
                         out.append("hidden", true);
                     }
                 }
-                "unique" | "sparse" | "prepareUnique" => {
+                "sparse" => {
+                    out.append("sparse", boolean(element)?);
+                }
+                "unique" | "prepareUnique" => {
                     if boolean(element)? {
                         out.append(element.name(), true);
                     }
