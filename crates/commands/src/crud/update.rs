@@ -21,7 +21,7 @@ use super::write::{
 };
 use super::{encrypted, explain, measurements};
 use crate::context::retry::Attempt;
-use crate::context::{Command, CommandContext, DocumentChanges};
+use crate::context::{COLLECTION_UUID, Command, CommandContext, DocumentChanges};
 use crate::request::arguments::INFORMATION;
 use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
@@ -48,11 +48,13 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
     INFORMATION,
+    COLLECTION_UUID,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     measurements::check_changeable(ctx, &ns)?;
     let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;

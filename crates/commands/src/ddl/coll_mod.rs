@@ -15,7 +15,7 @@ use super::options::{
     invalid, merged, validation, with_expiry, with_ttl,
 };
 use super::{encrypted_fields, time_series, view};
-use crate::context::{Command, CommandContext};
+use crate::context::{COLLECTION_UUID, Command, CommandContext};
 use crate::request::row::{LogForm, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
@@ -47,6 +47,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::string("viewOn"),
     Argument::array("pipeline"),
     Argument::any("recordPreImages"),
+    COLLECTION_UUID,
 ];
 
 /// The fields of `index`.
@@ -78,6 +79,7 @@ const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     let index = fields.document("index")?;
     let rules = ctx.service.store.ttl_params().rules();
     let index = index.map(|index| IndexChange::parse(index, rules)).transpose()?;
