@@ -47,8 +47,13 @@ const ARGUMENTS: &[Argument] = &[
     Argument::string("viewOn"),
     Argument::array("pipeline"),
     Argument::any("recordPreImages"),
+    Argument::bool(MIXED_BUCKETS).since("5.2").unstable(),
     COLLECTION_UUID,
 ];
+
+/// Whether buckets of a time series may contain values of several types in one field, as those of
+/// old versions do. It has no effect, because all buckets may.
+const MIXED_BUCKETS: &str = "timeseriesBucketsMayHaveMixedSchemaData";
 
 /// The fields of `index`.
 const INDEX: &[Argument] = &[
@@ -84,11 +89,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let rules = ctx.service.store.ttl_params().rules();
     let index = index.map(|index| IndexChange::parse(index, rules)).transpose()?;
     check_expiry_text(&request.body)?;
-    for name in MISSING {
-        if fields.get(name).is_some() {
-            return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
-        }
-    }
+    check_missing(&fields)?;
     // A time series is stored as a collection of buckets.
     let series = match ctx.store.collection(&ns) {
         Some(_) => None,
@@ -108,7 +109,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             }
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
-        let others = OF_COLLECTIONS.iter().chain(&["index", "expireAfterSeconds"]);
+        let others = OF_COLLECTIONS.iter().chain(&["index", "expireAfterSeconds", MIXED_BUCKETS]);
         if let Some(name) = others.copied().find(|name| fields.get(name).is_some()) {
             return Err(invalid(format!("option not supported on a view: {name}")));
         }
@@ -126,6 +127,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             return Err(invalid(format!("option not supported on a time series: {name}")));
         }
     }
+    check_mixed_buckets(ctx.store.collection(&ns).as_deref(), &fields)?;
     if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {
         return Err(invalid(format!("option only supported on a view: {name}")));
     }
@@ -146,6 +148,26 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         apply(ctx, &ns, &index, reply)?;
     }
     Ok(())
+}
+
+/// Refuses options that are not supported.
+fn check_missing(fields: &Fields<'_>) -> Result<()> {
+    for name in MISSING {
+        if fields.get(name).is_some() {
+            return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that an option for buckets has some.
+fn check_mixed_buckets(collection: Option<&Collection>, fields: &Fields<'_>) -> Result<()> {
+    let is_series = collection.is_some_and(|collection| collection.time_series().is_some());
+    if is_series || fields.get(MIXED_BUCKETS).is_none() {
+        return Ok(());
+    }
+    let text = format!("option only supported on a time-series collection: {MIXED_BUCKETS}");
+    Err(invalid(text))
 }
 
 /// `cappedSize` and `cappedMax`.

@@ -7,6 +7,8 @@
 //! requested. A document without any indexed value has no entry; in a compound index it has one
 //! whose path and value are MinKey, so that scans of its other fields find it.
 
+mod compound;
+
 use mayfly_value::arguments::error::mistyped;
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use mayfly_value::keys;
 use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{Collation, RawDoc, RawElement, RawValue, SortOrder};
 
+use self::compound::{check_projection, ordinary_paths, subtree_of};
 use super::{
     FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
     Requested, cannot_create,
@@ -135,84 +138,6 @@ fn check_key(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<()> {
                 Err(Error::new(ErrorCode(7_246_204), text))
             }
         },
-    }
-}
-
-/// The parts of a name in a key or projection.
-fn parts_of(name: &str) -> Vec<String> {
-    name.split('.').map(str::to_owned).collect()
-}
-
-/// The subtree of the wildcard of a key; empty for all fields.
-fn subtree_of(key: RawDoc<'_>) -> Option<Vec<String>> {
-    let wildcard = key.iter().find(|field| is_wildcard(field.name()))?;
-    let subtree = wildcard.name().strip_suffix(".$**");
-    Some(subtree.map(parts_of).unwrap_or_default())
-}
-
-/// The paths of the ordinary fields of a key.
-fn ordinary_paths(key: RawDoc<'_>) -> impl Iterator<Item = Vec<String>> {
-    let fields = key.iter().filter(|field| !is_wildcard(field.name()));
-    fields.map(|field| parts_of(field.name()))
-}
-
-/// Checks that the projection of a compound index leaves its ordinary fields out.
-///
-/// # Errors
-/// 7246200 for paths within each other, 7246208 for an included field, 7246209 and 7246210 for a
-/// field that is not excluded, 7246211 for a projection that includes and excludes.
-fn check_projection(key: RawDoc<'_>, projection: RawDoc<'_>) -> Result<()> {
-    let refuse = |code, text: String| Err(Error::new(ErrorCode(code), text));
-    let (mut included, mut excluded) = (Vec::new(), Vec::new());
-    add_paths(projection, &mut Vec::new(), &mut |path, is_included| match is_included {
-        true => included.push(path.to_vec()),
-        false => excluded.push(path.to_vec()),
-    });
-    let mut fields: Vec<Vec<String>> = ordinary_paths(key).collect();
-    for paths in [&mut included, &mut excluded, &mut fields] {
-        paths.sort();
-    }
-    for paths in [&included, &excluded] {
-        if let Some([_, path]) = paths.array_windows().find(|[one, other]| other.starts_with(one)) {
-            let path = path.join(".");
-            return refuse(7_246_200, format!("wildcardProjection contains '{path}' twice"));
-        }
-    }
-    let covered = |field: &&Vec<String>| included.iter().any(|path| field.starts_with(path));
-    if let Some(field) = fields.iter().find(covered) {
-        let field = field.join(".");
-        return refuse(7_246_208, format!("wildcardProjection includes the key field '{field}'"));
-    }
-    let is_id = |paths: &[Vec<String>]| matches!(paths, [only] if *only == ["_id"]);
-    let by_inclusion = included.iter().any(|path| *path != ["_id"]);
-    if !excluded.is_empty() && !(by_inclusion && is_id(&excluded)) {
-        let is_left_out = |field: &Vec<String>| excluded.iter().any(|path| field.starts_with(path));
-        if let Some(field) = fields.iter().find(|field| !is_left_out(field)) {
-            let code = if excluded.iter().any(|path| path > field) { 7_246_209 } else { 7_246_210 };
-            let field = field.join(".");
-            let text = format!("wildcardProjection does not exclude the key field '{field}'");
-            return refuse(code, text);
-        }
-    }
-    if included.is_empty() || excluded.is_empty() || is_id(&included) || is_id(&excluded) {
-        return Ok(());
-    }
-    let text = "wildcardProjection can include and exclude only if one of both is _id";
-    refuse(7_246_211, text.to_owned())
-}
-
-/// Calls `add` for each path that a projection includes or excludes.
-fn add_paths(fields: RawDoc<'_>, above: &mut Vec<String>, add: &mut dyn FnMut(&[String], bool)) {
-    for field in fields {
-        let depth = above.len();
-        above.extend(parts_of(field.name()));
-        match field.value() {
-            RawValue::Document(below) => add_paths(below, above, add),
-            RawValue::Bool(is_included) => add(above, is_included),
-            number if number.is_number() => add(above, as_f64(number) != Some(0.0)),
-            _ => {}
-        }
-        above.truncate(depth);
     }
 }
 
