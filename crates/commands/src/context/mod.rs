@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mayfly_base::{Namespace, Result};
 use mayfly_expr::OperationTime;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Authority, CheckedOut, Connection, CursorOwner, Service, SessionId};
+use mayfly_value::arguments::Argument;
 use mayfly_work::OpCtx;
 
 use mayfly_storage::StoreSession;
 
-use crate::request::{OpKind, Unmet, WriteConcern};
+use crate::request::{Fields, OpKind, Unmet, WriteConcern};
 
 pub(crate) mod command;
 mod effects;
@@ -76,7 +78,21 @@ pub struct Exhaust {
     pub waited: bool,
 }
 
+/// The expected UUID of the collection that a command names.
+pub(crate) const COLLECTION_UUID: Argument = Argument::uuid("collectionUUID").unstable();
+
 impl CommandContext<'_> {
+    /// Checks that the collection has the UUID that the command expects, if it names one.
+    ///
+    /// # Errors
+    /// 361 CollectionUUIDMismatch.
+    pub(crate) fn check_uuid(&self, ns: &Namespace, fields: &Fields<'_>) -> Result<()> {
+        match fields.uuid(COLLECTION_UUID.name) {
+            Some(uuid) => self.service.store.check_uuid(ns, uuid),
+            None => Ok(()),
+        }
+    }
+
     /// The time of an operation that begins now, for `$$NOW` and `$$CLUSTER_TIME`. The cluster time
     /// is not earlier than the last write, not later than the next one, and goes on without writes.
     pub fn time(&self) -> OperationTime {

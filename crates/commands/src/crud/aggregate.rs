@@ -23,7 +23,7 @@ use super::view::{
     source,
 };
 use super::write::keep_empty_timestamps;
-use crate::context::{Command, CommandContext};
+use crate::context::{COLLECTION_UUID, Command, CommandContext};
 use crate::request::row::{Encrypted, Expected, InTransaction, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::primacy::not_writable;
@@ -67,6 +67,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::flag("needsMerge").unstable(),
     Argument::document("exchange").unstable(),
     INFORMATION,
+    COLLECTION_UUID,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -108,6 +109,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         (named, found) => {
             let parsed = arguments.parse(ctx, named.as_ref())?;
             if let Some(all) = parsed.follows_changes() {
+                refuse(&fields, &[COLLECTION_UUID.name])?;
                 let settings = with_hints(ctx, request, settings)?;
                 return follow_changes(ctx, request, (parsed, all), batch, settings, reply);
             }
@@ -115,6 +117,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         }
     };
     let Started { ns, run, writes } = started;
+    ctx.check_uuid(&ns, &fields)?;
     ctx.op.update_info(|info| {
         info.ns = ns.as_str().to_owned();
         info.plan_summary = run.plan_summary();

@@ -16,7 +16,7 @@ use super::together::{PreparedWrite, Proceed, WriteStatement, repeatable, run_al
 use super::view::write_budget;
 use super::write::{WriteOptions, WriteResults, check_count, ends_command, was_dropped};
 use crate::context::retry::Attempt;
-use crate::context::{Command, CommandContext, DocumentChanges};
+use crate::context::{COLLECTION_UUID, Command, CommandContext, DocumentChanges};
 use crate::request::arguments::INFORMATION;
 use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
@@ -42,11 +42,13 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
     INFORMATION,
+    COLLECTION_UUID,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     measurements::check_changeable(ctx, &ns)?;
     // A delete writes no documents; arguments for written documents are still checked.
     let options = WriteOptions::parse(&fields)?;

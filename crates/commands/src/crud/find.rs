@@ -17,7 +17,7 @@ use super::view::{
     Source, Stages, budget, check_find, decide_collation, has_natural_order, reads_log,
     run_settings, source,
 };
-use crate::context::{Command, CommandContext};
+use crate::context::{COLLECTION_UUID, Command, CommandContext};
 use crate::request::arguments::INFORMATION;
 use crate::request::row::{Encrypted, InTransaction, Reads, RowFlags};
 use crate::request::{Fields, Needs, OpKind, Request};
@@ -64,11 +64,13 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("max").unstable(),
     Argument::document("let").since("5.0"),
     INFORMATION,
+    COLLECTION_UUID,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     let tailing = Tailing::parse(&fields)?;
     tailing.check_view(ctx)?;
     let skip = fields.long("skip")?.unwrap_or(0) as u64;

@@ -31,7 +31,7 @@ pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Closes cur
     .since("3.2")
     .flags(RowFlags::STABLE)
     .reads(Reads::empty())
-    .in_transaction(InTransaction::Statement);
+    .in_transaction(InTransaction::LaterStatement);
 
 fn cursor_namespace(request: &Request<'_>, collection: &str) -> Result<Namespace> {
     Namespace::new(request.db, collection)

@@ -13,7 +13,7 @@ use super::write::{
 };
 use super::{encrypted, measurements};
 use crate::context::retry::Attempt;
-use crate::context::{Command, CommandContext};
+use crate::context::{COLLECTION_UUID, Command, CommandContext};
 use crate::request::arguments::INFORMATION;
 use crate::request::row::{Audited, InTransaction, RowFlags, Writes};
 use crate::request::{Needs, OpKind, Request};
@@ -42,11 +42,13 @@ const ARGUMENTS: &[Argument] = &[
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
     INFORMATION,
+    COLLECTION_UUID,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     measurements::check_changeable(ctx, &ns)?;
     let options = WriteOptions::parse(&fields)?;
     let Some(documents) = request.documents("documents")? else {

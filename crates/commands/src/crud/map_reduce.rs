@@ -257,6 +257,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let fields = request.arguments()?;
     ignore(&fields)?;
     let ns = request.namespace()?;
+    ctx.service.store.check_no_view(ctx.store.view, &ns)?;
     let output = Output::parse(fields.required("out")?)?;
     let stages = stages(&fields, &output)?;
     let settings = RunSettings {

@@ -21,7 +21,7 @@ use super::write::{
 };
 use super::{encrypted, explain, measurements};
 use crate::context::retry::Attempt;
-use crate::context::{Command, CommandContext, DocumentChanges};
+use crate::context::{COLLECTION_UUID, Command, CommandContext, DocumentChanges};
 use crate::request::arguments::INFORMATION;
 use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
@@ -48,11 +48,13 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::whole("stmtId"),
     Argument::array("stmtIds"),
     INFORMATION,
+    COLLECTION_UUID,
 ];
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     measurements::check_changeable(ctx, &ns)?;
     let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
@@ -286,7 +288,7 @@ impl<'a> UpdateStatement<'a> {
             ..FindOptions::default()
         };
         Ok(UpdateSpec {
-            query: CanonicalQuery::parse(self.filter, options)?,
+            query: self.query(options)?,
             update,
             supplied: self.supplied_document()?,
             multi: self.multi,
@@ -297,6 +299,16 @@ impl<'a> UpdateStatement<'a> {
             budget: write_budget(ctx, self.multi),
             encrypted: self.encrypted.clone(),
         })
+    }
+
+    /// Parses the filter. It is unclear which fields of a new document an expression determines.
+    fn query(&self, options: FindOptions<'_>) -> Result<CanonicalQuery> {
+        let query = CanonicalQuery::parse(self.filter, options)?;
+        if self.upsert && query.matcher.has_expression() {
+            let text = "$expr is not allowed in the query predicate for an upsert";
+            return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
+        }
+        Ok(query)
     }
 
     /// The variables of the update's expressions. Constants are literals, even if they look like

@@ -8,14 +8,14 @@ use mayfly_storage::{
     CollModChange, Collection, IndexSelector, NewExpireAfter, OPLOG, TtlIndexRules,
 };
 use mayfly_value::arguments::{Argument, Form};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::options::{
     IMAGES, Images, VALIDATION_ACTION, VALIDATION_LEVEL, capped_max, capped_size, compact, images,
     invalid, merged, validation, with_expiry, with_ttl,
 };
 use super::{encrypted_fields, time_series, view};
-use crate::context::{Command, CommandContext};
+use crate::context::{COLLECTION_UUID, Command, CommandContext};
 use crate::request::row::{LogForm, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
@@ -47,7 +47,13 @@ const ARGUMENTS: &[Argument] = &[
     Argument::string("viewOn"),
     Argument::array("pipeline"),
     Argument::any("recordPreImages"),
+    Argument::bool(MIXED_BUCKETS).since("5.2").unstable(),
+    COLLECTION_UUID,
 ];
+
+/// Whether buckets of a time series may contain values of several types in one field, as those of
+/// old versions do. It has no effect, because all buckets may.
+const MIXED_BUCKETS: &str = "timeseriesBucketsMayHaveMixedSchemaData";
 
 /// The fields of `index`.
 const INDEX: &[Argument] = &[
@@ -78,15 +84,12 @@ const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     let index = fields.document("index")?;
     let rules = ctx.service.store.ttl_params().rules();
     let index = index.map(|index| IndexChange::parse(index, rules)).transpose()?;
     check_expiry_text(&request.body)?;
-    for name in MISSING {
-        if fields.get(name).is_some() {
-            return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
-        }
-    }
+    check_missing(&fields)?;
     // A time series is stored as a collection of buckets.
     let series = match ctx.store.collection(&ns) {
         Some(_) => None,
@@ -106,7 +109,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             }
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
-        let others = OF_COLLECTIONS.iter().chain(&["index", "expireAfterSeconds"]);
+        let others = OF_COLLECTIONS.iter().chain(&["index", "expireAfterSeconds", MIXED_BUCKETS]);
         if let Some(name) = others.copied().find(|name| fields.get(name).is_some()) {
             return Err(invalid(format!("option not supported on a view: {name}")));
         }
@@ -124,6 +127,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
             return Err(invalid(format!("option not supported on a time series: {name}")));
         }
     }
+    check_mixed_buckets(ctx.store.collection(&ns).as_deref(), &fields)?;
     if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {
         return Err(invalid(format!("option only supported on a view: {name}")));
     }
@@ -144,6 +148,26 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         apply(ctx, &ns, &index, reply)?;
     }
     Ok(())
+}
+
+/// Refuses options that are not supported.
+fn check_missing(fields: &Fields<'_>) -> Result<()> {
+    for name in MISSING {
+        if fields.get(name).is_some() {
+            return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that an option for buckets has some.
+fn check_mixed_buckets(collection: Option<&Collection>, fields: &Fields<'_>) -> Result<()> {
+    let is_series = collection.is_some_and(|collection| collection.time_series().is_some());
+    if is_series || fields.get(MIXED_BUCKETS).is_none() {
+        return Ok(());
+    }
+    let text = format!("option only supported on a time-series collection: {MIXED_BUCKETS}");
+    Err(invalid(text))
 }
 
 /// `cappedSize` and `cappedMax`.
@@ -218,7 +242,7 @@ fn change_options(
     }
     let command = command.finish();
     let change = |old: RawDoc<'_>| {
-        let mut changed = merged(old, new.as_doc());
+        let mut changed = merged(old, with_validation(old, new.as_doc()).as_doc());
         if let (Some(grown), Some(series)) = (grown, TimeSeries::from_options(old)) {
             changed = time_series::changed(changed.as_doc(), &series, grown)?;
         }
@@ -233,6 +257,20 @@ fn change_options(
         }
     };
     ctx.service.store.modify_options(ns, command.as_doc(), change)
+}
+
+/// The new options with the level and the action of a new validator, which are stored with it.
+fn with_validation(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
+    let mut complete = DocBuilder::new();
+    complete.append_all(new);
+    if new.get("validator").is_some() {
+        for (name, default) in [("validationLevel", "strict"), ("validationAction", "error")] {
+            if old.get(name).is_none() && new.get(name).is_none() {
+                complete.append(name, default);
+            }
+        }
+    }
+    complete.finish()
 }
 
 /// Section 3.4: the only string of the top-level option.

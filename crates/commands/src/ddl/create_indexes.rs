@@ -8,7 +8,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::encrypted_fields::check_indexes;
 use super::time_series::on_measurements;
-use crate::context::{Command, CommandContext};
+use crate::context::{COLLECTION_UUID, Command, CommandContext};
 use crate::crud::check_writable;
 use crate::request::row::{Expected, InTransaction, LogForm, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
@@ -29,6 +29,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::whole("v"),
     Argument::flag("dryRun").unstable(),
     Argument::string("onConflict").unstable(),
+    COLLECTION_UUID,
 ];
 
 /// The options of an index that do not belong to the stable API. Manual: "Stable API", "Stable API
@@ -60,6 +61,7 @@ fn check_stable(spec: RawDoc<'_>) -> Result<()> {
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     let options = CreateIndexesOptions {
         ignore_unknown: fields.bool("ignoreUnknownIndexOptions")?.unwrap_or(false),
         update_policies: match fields.string("onConflict")? {

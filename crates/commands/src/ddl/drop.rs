@@ -7,11 +7,12 @@ use mayfly_service::{Actor, sharding};
 use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
-use crate::context::{Command, CommandContext};
+use crate::context::{COLLECTION_UUID, Command, CommandContext};
 use crate::request::row::{LogForm, RowFlags, Writes};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("drop", "Drops a collection", run)
+    .arguments(&[COLLECTION_UUID])
     .needs(Needs::Collection(&[Action::DropCollection]))
     .flags(RowFlags::STABLE)
     .writes(Writes::Settings)
@@ -23,8 +24,9 @@ pub(crate) const DATABASE: Command = Command::new("dropDatabase", "Drops a datab
     .replayed(LogForm::Command, &[ErrorCode::NamespaceNotFound]);
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    request.arguments()?;
+    let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     if ns.as_str() == OPLOG {
         let text = "can't drop live oplog while replicating";
         return Err(Error::new(ErrorCode::IllegalOperation, text));

@@ -6,14 +6,17 @@ use mayfly_storage::IndexSelector;
 use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::context::{Command, CommandContext};
+use crate::context::{COLLECTION_UUID, Command, CommandContext};
 use crate::request::row::{LogForm, RowFlags, Writes};
 use crate::request::{Needs, Request};
 
 pub(crate) const ROW: Command = Command::new("dropIndexes", "Drops indexes", run)
-    .arguments(&[Argument::one_of("index", &[Form::String, Form::Document, Form::Array])
-        .null_is_value()
-        .required()])
+    .arguments(&[
+        Argument::one_of("index", &[Form::String, Form::Document, Form::Array])
+            .null_is_value()
+            .required(),
+        COLLECTION_UUID,
+    ])
     .needs(Needs::Collection(&[Action::DropIndex]))
     .aliases(&["deleteIndexes"])
     .flags(RowFlags::STABLE)
@@ -23,6 +26,7 @@ pub(crate) const ROW: Command = Command::new("dropIndexes", "Drops indexes", run
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let ns = request.namespace()?;
+    ctx.check_uuid(&ns, &fields)?;
     let store = &ctx.service.store;
     let before = match fields.required("index")? {
         RawValue::String("*") => {

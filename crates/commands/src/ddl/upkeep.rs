@@ -72,11 +72,14 @@ fn compact(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.arguments()?;
     let target_mb = fields.long("freeSpaceTargetMB")?;
     let dry_run = fields.bool("dryRun")?.unwrap_or(false);
-    let collection = collection(ctx, request, "compact")?;
+    let store = &ctx.service.store;
+    let collection = match store.time_series_named(ctx.store.view, &request.namespace()?) {
+        Some((buckets, _)) => buckets,
+        None => collection(ctx, request, "compact")?,
+    };
     if dry_run {
         return Err(Error::not_implemented("the option 'dryRun' of 'compact'"));
     }
-    let store = &ctx.service.store;
     let target = u64::try_from(target_mb.unwrap_or(0)).unwrap_or(0).saturating_mul(1 << 20);
     let freed = match target > 0 && store.engine_bytes(&collection)? < target {
         true => 0,

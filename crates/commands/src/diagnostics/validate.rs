@@ -43,7 +43,7 @@ impl Options {
                 return Err(both("background", other));
             }
         }
-        for other in ["full", "enforceFastCount", "repair", "checkBSONConformance"] {
+        for other in ["background", "full", "enforceFastCount", "repair", "checkBSONConformance"] {
             if is("metadata") && is(other) {
                 return Err(both("metadata", other));
             }

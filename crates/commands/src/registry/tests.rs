@@ -115,12 +115,12 @@ fn what_transactions_take_is_what_the_manual_lists() {
         "findAndModify",
         "getMore",
         "insert",
-        "killCursors",
         "prepareTransaction",
         "releaseMemory",
         "update",
     ];
     assert_eq!(named(|row| row.in_transaction == InTransaction::Statement), statements);
+    assert_eq!(named(|row| row.in_transaction == InTransaction::LaterStatement), ["killCursors"]);
     let ends = ["abortTransaction", "commitTransaction"];
     assert_eq!(named(|row| row.in_transaction == InTransaction::Ends), ends);
     let beside = ["buildInfo", "connectionStatus", "hello", "isMaster", "ping"];

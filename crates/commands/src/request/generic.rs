@@ -121,15 +121,13 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
             b"maxTimeMS" => generic.max_time_ms = max_time_ms(value())?,
             b"readConcern" => generic.read_concern = ReadConcern::parse(value())?,
             b"writeConcern" => generic.write_concern = WriteConcern::parse(value())?,
-            b"rawData" => generic.raw_data = raw_data(value())?,
+            b"rawData" => generic.raw_data = flag("rawData", value())?.unwrap_or(false),
             b"encryptionInformation" => generic.is_encrypted = value() != RawValue::Null,
             b"comment" => generic.comment = Some(value()),
             b"$clusterTime" => generic.cluster_time = gossiped(value())?,
             b"apiVersion" => api.version = Some(value()),
-            b"apiStrict" => api.strict = value() == RawValue::Bool(true),
-            b"apiDeprecationErrors" => {
-                api.deprecation = Some(value() == RawValue::Bool(true));
-            }
+            b"apiStrict" => api.strict = flag("apiStrict", value())?,
+            b"apiDeprecationErrors" => api.deprecation = flag("apiDeprecationErrors", value())?,
             _ => {}
         }
     }
@@ -141,14 +139,15 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
         generic.transaction = Some(transaction_part(&generic, autocommit, starts)?);
     }
     api.check(row)?;
-    generic.api_strict = api.strict;
+    generic.api_strict = api.strict == Some(true);
     Ok(generic)
 }
 
 #[derive(Default)]
 struct Api<'a> {
     version: Option<RawValue<'a>>,
-    strict: bool,
+    /// `apiStrict`, if it is given.
+    strict: Option<bool>,
     /// `apiDeprecationErrors`, if it is given.
     deprecation: Option<bool>,
 }
@@ -162,14 +161,14 @@ impl Api<'_> {
                 return Err(Error::new(ErrorCode::APIVersionError, "API version must be \"1\""));
             }
             Some(other) => return Err(wrong_type("apiVersion", other, "string")),
-            None if self.strict || self.deprecation.is_some() => {
+            None if self.strict.is_some() || self.deprecation.is_some() => {
                 let text =
                     "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion";
                 return Err(Error::new(ErrorCode(4_886_600), text));
             }
             None => {}
         }
-        if self.strict && !row.flags.contains(RowFlags::STABLE) {
+        if self.strict == Some(true) && !row.flags.contains(RowFlags::STABLE) {
             let command = row.name;
             let text = format!(
                 "Provided apiStrict:true, but the command {command} is not in API Version 1"
@@ -221,13 +220,13 @@ fn transaction_part(
     }
 }
 
-/// `rawData`; null counts as absent.
+/// A flag that is not a number; null counts as absent.
 #[cold]
-fn raw_data(value: RawValue<'_>) -> Result<bool> {
+fn flag(name: &str, value: RawValue<'_>) -> Result<Option<bool>> {
     match value {
-        RawValue::Bool(flag) => Ok(flag),
-        RawValue::Null | RawValue::Undefined => Ok(false),
-        other => Err(wrong_type("rawData", other, "bool")),
+        RawValue::Bool(flag) => Ok(Some(flag)),
+        RawValue::Null | RawValue::Undefined => Ok(None),
+        other => Err(wrong_type(name, other, "bool")),
     }
 }
 

@@ -131,6 +131,8 @@ pub enum InTransaction {
     RefusedWith(&'static str),
     /// It is a statement.
     Statement,
+    /// It is a statement, but not the first one.
+    LaterStatement,
     /// It ends the transaction.
     Ends,
     /// It is informational: it may be sent between statements and does not belong to the

@@ -46,7 +46,12 @@ pub(crate) fn validate(
     let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
     let name = row.name;
     match row.in_transaction {
-        InTransaction::Statement | InTransaction::Ends => {}
+        InTransaction::LaterStatement | InTransaction::Ends if part == TransactionPart::Begins => {
+            return refused(format!(
+                "Cannot run {name} as the first operation in a multi-document transaction."
+            ));
+        }
+        InTransaction::Statement | InTransaction::LaterStatement | InTransaction::Ends => {}
         InTransaction::Informational if part == TransactionPart::Continues => {
             (generic.transaction, generic.txn_number) = (None, None);
             return Ok(());

@@ -164,6 +164,11 @@ impl Matcher {
         self.computes
     }
 
+    /// Whether it contains an `$expr`.
+    pub fn has_expression(&self) -> bool {
+        whole::has_expression(&self.root)
+    }
+
     /// Its `$text` operator, which the planner must bind to an index before the filter is
     /// evaluated.
     pub fn text(&self) -> Option<&Arc<TextTest>> {

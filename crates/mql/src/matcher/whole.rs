@@ -121,6 +121,15 @@ impl DocumentTest {
     }
 }
 
+/// Whether any part is an `$expr`.
+pub(super) fn has_expression(expr: &Expr) -> bool {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => parts.iter().any(has_expression),
+        Expr::Document(test) => matches!(test, DocumentTest::Computed(_)),
+        Expr::Path { .. } | Expr::Always(_) => false,
+    }
+}
+
 /// Whether any part evaluates an expression or a script, or searches text.
 pub(super) fn computes(expr: &Expr) -> bool {
     match expr {

@@ -26,7 +26,8 @@ pub(super) fn replace(doc: RawDoc<'_>, replacement: RawDoc<'_>) -> Result<DocBuf
         ));
     }
     let mut out = DocBuilder::in_buffer(Vec::with_capacity(replacement.as_bytes().len() + 32));
-    if let Some(id) = old.or(new) {
+    // An equal number of another type replaces the old one.
+    if let Some(id) = new.or(old) {
         out.append("_id", id);
     }
     for element in replacement.iter().filter(|element| element.name_bytes() != b"_id") {
@@ -124,10 +125,12 @@ fn run(
     }
 }
 
-/// Checks that no modification has changed the `_id`.
+/// Checks that no modification has changed the `_id`, not even the type of a number.
 fn check_id(before: RawDoc<'_>, after: RawDoc<'_>, operators: &Operators) -> Result<()> {
-    let kept = match (before.get("_id"), after.get("_id")) {
-        (Some(before), Some(after)) => equal_values(before, after),
+    let kept = match (before.get_element("_id"), after.get_element("_id")) {
+        (Some(before), Some(after)) => {
+            before.type_byte() == after.type_byte() && before.data() == after.data()
+        }
         (Some(_), None) => false,
         (None, _) => true,
     };
@@ -206,8 +209,10 @@ fn rename(root: &mut Node<'_>, from: &FieldPath, to: &FieldPath, doc: RawDoc<'_>
             )));
         }
     }
-    match root.remove(from.parts()) {
-        Some(value) => root.create(to.parts(), value),
-        None => Ok(()),
+    let Some(value) = root.remove(from.parts()) else { return Ok(()) };
+    // An equal value stays, for example a number of another type.
+    match root.find(to.parts()) {
+        Ok(Some(node)) if equal_values(node.to_value().as_raw(), value.as_raw()) => Ok(()),
+        _ => root.create(to.parts(), value),
     }
 }

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_mql::matcher::{Expr, Predicate};
+use mayfly_mql::matcher::{DocumentTest, Expr, Predicate};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{DocumentCheck, FilterCompiler, RecordFilter};
 use mayfly_value::{Collation, RawDoc};
@@ -42,16 +42,15 @@ impl FilterCompiler for PartialFilters {
         collation: Option<&Arc<Collation>>,
     ) -> Result<Arc<dyn RecordFilter>> {
         let context = ParseContext { collation: collation.cloned(), ..ParseContext::default() };
-        let matcher = Matcher::parse(filter, &context).map_err(|error| {
+        let matcher = Matcher::parse(filter, &context).map_err(|error| match error.code() {
             // `$$NOW` and `$$CLUSTER_TIME`.
-            if error.code() == ErrorCode(51144) {
-                return Error::new(ErrorCode::QueryFeatureNotAllowed, error.message());
-            }
-            Error::new(
-                ErrorCode::CannotCreateIndex,
-                format!("unsupported expression in partial index: {}", error.message()),
-            )
+            ErrorCode(51144) => Error::new(ErrorCode::QueryFeatureNotAllowed, error.message()),
+            _ => error,
         })?;
+        if let Some(test) = refused_condition(matcher.root()) {
+            let text = format!("{} is not allowed in this context", test.name());
+            return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
+        }
         if let Some(what) = unsupported(matcher.root()) {
             return Err(Error::new(
                 ErrorCode::CannotCreateIndex,
@@ -65,6 +64,17 @@ impl FilterCompiler for PartialFilters {
 /// The expression of a filter that [`PartialFilters`] compiled; `None` for others.
 pub(crate) fn filter_of(filter: &dyn RecordFilter) -> Option<&Expr> {
     filter.as_any().downcast_ref::<Compiled>().map(|compiled| compiled.0.root())
+}
+
+/// The first `$expr` or `$jsonSchema` in a filter, which the filter of an index cannot contain.
+fn refused_condition(expr: &Expr) -> Option<&DocumentTest> {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => {
+            parts.iter().find_map(refused_condition)
+        }
+        Expr::Document(test @ (DocumentTest::Computed(_) | DocumentTest::Schema(..))) => Some(test),
+        Expr::Document(_) | Expr::Path { .. } | Expr::Always(_) => None,
+    }
 }
 
 /// The first operator in a filter that partial indexes do not support. Manual: "Partial Indexes",

@@ -100,7 +100,8 @@ impl Store {
         let Some(collection) = self.catalog.get(ns) else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
-        if is_id_selector(selector) {
+        // A time series shows no index on `_id`.
+        if is_id_selector(selector) && collection.time_series().is_none() {
             let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
             if change.concerns_uniqueness_alone() && !clustered {
                 // The index on `_id` is unique already.
@@ -232,7 +233,7 @@ impl Store {
         }
         let command = coll_mod_command(&ns, &old.spec, spec);
         let mut state = collection.change_state()?;
-        let before = options_before(collection, state.options.as_doc(), Some(&old.spec));
+        let before = options_before(collection, state.options.as_doc(), Some((&old.spec, spec)));
         let mut changed = state.clone();
         for index in &mut changed.indexes {
             if index.id == old.id {
@@ -253,31 +254,38 @@ impl Store {
     }
 }
 
-/// The options before a change of a collection or of one of its indexes, for readers of the log.
+/// The options before a change of a collection or of one of its indexes, for readers of the log. Of
+/// the index, whose old and new definition are given, those that change.
 pub(super) fn options_before(
     collection: &Collection,
     options: RawDoc<'_>,
-    index: Option<&IndexSpec>,
+    index: Option<(&IndexSpec, &IndexSpec)>,
 ) -> DocBuf {
     let mut out = DocBuilder::new();
     out.start_document("collectionOptions_old");
     out.append("uuid", RawValue::uuid(&collection.uuid()));
     out.append_all(options).end();
-    if let Some(index) = index {
+    if let Some((old, new)) = index {
         out.start_document("indexOptions_old");
-        let listed = index.listed();
-        for name in ["expireAfterSeconds", "hidden", "prepareUnique"] {
-            if let Some(option) = listed.as_doc().get(name) {
-                out.append(name, option);
-            }
+        let listed = old.listed();
+        if let Some(seconds) = listed.as_doc().get("expireAfterSeconds")
+            && Some(seconds) != new.listed().as_doc().get("expireAfterSeconds")
+        {
+            out.append("expireAfterSeconds", seconds);
+        }
+        if old.hidden() != new.hidden() {
+            out.append("hidden", old.hidden());
+        }
+        if old.prepare_unique() != new.prepare_unique() {
+            out.append("prepareUnique", old.prepare_unique());
         }
         out.end();
     }
     out.finish()
 }
 
-/// The entry of the oplog for a change of an index. It is a command that a replay can run: a change
-/// of `prepareUnique` stands alone.
+/// The entry of the oplog for a change of an index. It is a command that a replay can run: it
+/// contains what changes, and a change of `prepareUnique` stands alone.
 pub(super) fn coll_mod_command(ns: &Namespace, old: &IndexSpec, new: &IndexSpec) -> DocBuf {
     let mut command = DocBuilder::new();
     command.append("collMod", ns.collection()).start_document("index");
@@ -287,12 +295,22 @@ pub(super) fn coll_mod_command(ns: &Namespace, old: &IndexSpec, new: &IndexSpec)
         command.append("prepareUnique", new.prepare_unique());
         return command.finish();
     }
+    let mut changes_nothing = !becomes_unique && old.hidden() == new.hidden();
     for name in ["expireAfterSeconds", "ttl"] {
-        if let Some(element) = new.document().get_element(name) {
-            command.append_element(element);
+        let (before, after) = (old.document().get(name), new.document().get(name));
+        if before == after {
+            continue;
         }
+        changes_nothing = false;
+        match after {
+            Some(value) => command.append(name, value),
+            None if name == "expireAfterSeconds" => command.append(name, "off"),
+            None => &mut command,
+        };
     }
-    command.append("hidden", new.hidden());
+    if changes_nothing || old.hidden() != new.hidden() {
+        command.append("hidden", new.hidden());
+    }
     if becomes_unique {
         command.append("unique", true);
     }

@@ -147,7 +147,8 @@ impl Store {
         };
         let ns = collection.namespace();
         let command = coll_mod_command(&ns, &now.spec, &spec);
-        let logged_before = options_before(collection, state.options.as_doc(), Some(&now.spec));
+        let logged_before =
+            options_before(collection, state.options.as_doc(), Some((&now.spec, &spec)));
         let mut changed = state.clone();
         changed.indexes.retain(|index| index.id != fresh.id);
         for index in changed.indexes.iter_mut().filter(|index| index.id == before.id) {

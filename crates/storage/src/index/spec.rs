@@ -198,15 +198,21 @@ impl IndexSpec {
         let requested = kinds::request(raw, key)?;
         let mut note = None;
         let mut expire_after = None;
-        let mut inherits = true;
+        // Version 1 has no collations, not even that of the collection.
+        let mut inherits = version(raw)? > 1;
         let mut out = DocBuilder::new();
+        check_collated(raw)?;
         out.append("v", version(raw)?);
         out.append("key", requested.key.as_ref().map_or(key, DocBuf::as_doc)).append("name", name);
         for element in raw {
             match element.name() {
-                // The server has one engine, without options for an index.
+                // The server has one engine, without options for an index. They are listed as
+                // given.
                 "storageEngine" => match element.value() {
-                    RawValue::Document(_) | RawValue::Null | RawValue::Undefined => {}
+                    RawValue::Document(_) => {
+                        out.append_element(element);
+                    }
+                    RawValue::Null | RawValue::Undefined => {}
                     other => return Err(wrong_type("storageEngine", other, "object")),
                 },
                 "v" | "key" | "name" | "ns" | "dropDups" => {}
@@ -246,7 +252,15 @@ impl IndexSpec {
                     boolean(element)?;
                     out.append_element(element);
                 }
-                "unique" | "sparse" | "hidden" | "prepareUnique" => {
+                "hidden" => {
+                    if only_boolean(element)? {
+                        out.append("hidden", true);
+                    }
+                }
+                "sparse" => {
+                    out.append("sparse", boolean(element)?);
+                }
+                "unique" | "prepareUnique" => {
                     if boolean(element)? {
                         out.append(element.name(), true);
                     }
@@ -739,14 +753,37 @@ pub(super) fn version(raw: RawDoc<'_>) -> Result<i32> {
     }
 }
 
+/// Version 1 has no collations.
+fn check_collated(raw: RawDoc<'_>) -> Result<()> {
+    if raw.get("collation").is_none() || version(raw)? > 1 {
+        return Ok(());
+    }
+    let text = format!(
+        "Invalid index specification {}; cannot create an index with the 'collation' option and v=1",
+        Shell(raw)
+    );
+    Err(Error::new(ErrorCode::CannotCreateIndex, text))
+}
+
 fn boolean(element: RawElement<'_>) -> Result<bool> {
     match element.value() {
         RawValue::Bool(value) => Ok(value),
-        RawValue::Null | RawValue::Undefined => Ok(false),
         number if number.is_number() => Ok(as_f64(number).is_some_and(|value| value != 0.0)),
         other => Err(mistyped(format!(
             "The field '{}' has value {other:?}, which is not convertible to bool",
             element.name()
+        ))),
+    }
+}
+
+/// A flag that must not be a number.
+fn only_boolean(element: RawElement<'_>) -> Result<bool> {
+    match element.value() {
+        RawValue::Bool(value) => Ok(value),
+        other => Err(mistyped(format!(
+            "The field '{}' must be a bool, but got {}",
+            element.name(),
+            other.type_name()
         ))),
     }
 }

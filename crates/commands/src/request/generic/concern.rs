@@ -188,6 +188,13 @@ fn parse_w(value: RawValue<'_>) -> Result<(Option<i64>, Option<Unmet>)> {
     match value {
         RawValue::String("majority") => Ok((None, None)),
         RawValue::String(_) => Ok((None, Some(Unmet::Mode))),
+        RawValue::Document(tags) if tags.is_empty() => {
+            Err(Error::failed_to_parse("tagged write concern requires tags"))
+        }
+        RawValue::Document(tags) if tags.iter().any(|tag| !tag.value().is_number()) => {
+            let text = "tags must be a single level document with only number values";
+            Err(Error::failed_to_parse(text))
+        }
         RawValue::Document(_) | RawValue::Null | RawValue::Undefined => {
             Ok((None, Some(Unmet::Tags)))
         }

@@ -29,7 +29,7 @@ pub(super) const ROW: KindRow = KindRow {
     name: "2dsphere",
     mark: Mark::Value,
     field: FieldKind::Sphere,
-    options: &["2dsphereIndexVersion"],
+    options: &["2dsphereIndexVersion", COARSEST, FINEST],
     other_options: OtherOptions::Same,
     over_measurements: OverMeasurements::Anywhere,
     count: KindCount::Any,
@@ -37,6 +37,10 @@ pub(super) const ROW: KindRow = KindRow {
     request,
     from_catalog: |_, _| Ok(Arc::new(SphereIndex)),
 };
+
+/// Options of old versions: the coarsest and the finest level of cells. They have no effect.
+const COARSEST: &str = "coarsestIndexedLevel";
+const FINEST: &str = "finestIndexedLevel";
 
 /// The version of new definitions.
 const VERSION: i32 = 3;
@@ -69,7 +73,34 @@ fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     };
     let mut requested = Requested::default();
     requested.options.append("2dsphereIndexVersion", version);
+    check_levels(raw)?;
+    for option in raw.iter().filter(|option| [COARSEST, FINEST].contains(&option.name())) {
+        requested.options.append_element(option);
+    }
     Ok(requested)
+}
+
+/// Checks the levels of cells.
+///
+/// # Errors
+/// 14 TypeMismatch; 16747, 16748 and 16749 for levels that do not exist.
+fn check_levels(raw: RawDoc<'_>) -> Result<()> {
+    let level = |name: &str, default: f64| match raw.get(name) {
+        None => Ok(default),
+        Some(value) => as_f64(value).ok_or_else(|| wrong_type(name, value, "a number")),
+    };
+    let (coarsest, finest) = (level(COARSEST, 0.0)?, level(FINEST, 30.0)?);
+    let refuse = |code, text: &str| Err(Error::new(ErrorCode(code), text));
+    if coarsest < 0.0 {
+        return refuse(16747, "coarsestIndexedLevel must be >= 0");
+    }
+    if finest > 30.0 {
+        return refuse(16748, "finestIndexedLevel must be <= 30");
+    }
+    if finest < coarsest {
+        return refuse(16749, "finestIndexedLevel must be >= coarsestIndexedLevel");
+    }
+    Ok(())
 }
 
 impl IndexKind for SphereIndex {

@@ -7,6 +7,8 @@
 //! requested. A document without any indexed value has no entry; in a compound index it has one
 //! whose path and value are MinKey, so that scans of its other fields find it.
 
+mod compound;
+
 use mayfly_value::arguments::error::mistyped;
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use mayfly_value::keys;
 use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{Collation, RawDoc, RawElement, RawValue, SortOrder};
 
+use self::compound::{check_projection, ordinary_paths, subtree_of};
 use super::{
     FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
     Requested, cannot_create,
@@ -98,6 +101,9 @@ fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
                 "The field 'wildcardProjection' is only allowed when 'key' is {\"$**\": ±1}",
             ));
         }
+        if key.iter().count() > 1 {
+            check_projection(key, projection)?;
+        }
         Projection::parse(projection)?;
         requested.options.append("wildcardProjection", projection);
     }
@@ -118,29 +124,21 @@ fn check_key(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<()> {
             ),
         });
     }
-    if key.iter().count() == 1 {
-        return Ok(());
+    let Some(subtree) = subtree_of(key).filter(|_| key.iter().count() > 1) else { return Ok(()) };
+    match raw.get("wildcardProjection") {
+        Some(_) => Ok(()),
+        None if subtree.is_empty() => Err(cannot_create(
+            "Compound wildcard indexes on all fields must also specify 'wildcardProjection' option",
+        )),
+        None => match ordinary_paths(key).find(|path| path.starts_with(&subtree)) {
+            None => Ok(()),
+            Some(path) => {
+                let path = path.join(".");
+                let text = format!("The wildcard of a compound index covers its field '{path}'");
+                Err(Error::new(ErrorCode(7_246_204), text))
+            }
+        },
     }
-    let all = key.get("$**").is_some();
-    if all && raw.get("wildcardProjection").is_none() {
-        return Err(Error::new(
-            ErrorCode(7_246_209),
-            "Compound wildcard indexes on all fields must have a 'wildcardProjection' that leaves the other fields out",
-        ));
-    }
-    let projected = raw.get("wildcardProjection").and_then(RawValue::as_document);
-    let wildcard = Wildcard::of(projected, key)?;
-    for field in key.iter().filter(|field| !is_wildcard(field.name())) {
-        let parts: Vec<String> = field.name().split('.').map(str::to_owned).collect();
-        if wildcard.share(&parts) != Coverage::Nothing {
-            let text = format!(
-                "wildcardProjection of a compound wildcard index must not cover the key field '{}'",
-                field.name()
-            );
-            return Err(Error::new(ErrorCode(7_246_209), text));
-        }
-    }
-    Ok(())
 }
 
 /// A parsed `wildcardProjection`.
