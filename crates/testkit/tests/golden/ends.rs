@@ -398,7 +398,7 @@ const ENDLESS: &[Endless] = &[
     endless("$densify", || {
         aggregate(
             "many",
-            "{$densify: {field: 'a', range: {step: 0.00001, bounds: [0, 1000]}}}, {$match: {s: 1}}",
+            "{$densify: {field: 'a', range: {step: 0.00001, bounds: [0.0, 1000.0]}}}, {$match: {s: 1}}",
         )
     }),
     endless("$fill", || {

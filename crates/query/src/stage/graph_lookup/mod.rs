@@ -43,24 +43,15 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
             "the $graphLookup stage specification must be an object, but found {kind}"
         )));
     };
-    // The collection is looked at before all other options.
-    match spec.get("from") {
-        None => {
-            let text = "missing 'from' option to $graphLookup stage specification";
-            return Err(Error::failed_to_parse(text));
-        }
-        Some(RawValue::String(_)) => {}
-        Some(other) => {
-            let kind = other.type_name();
-            let text = format!("$graphLookup 'from' field must be a string, but found {kind}");
-            return Err(Error::failed_to_parse(text));
-        }
-    }
     // The rights on what it names are checked before its errors are shown.
     if let Some(named) = spec.get("from") {
         context.needs_named(named);
     }
     let given = Fields::read_with(spec, "$graphLookup", ARGUMENTS, CODES)?;
+    let Some(collection) = given.string("from")? else {
+        let text = "missing 'from' option to $graphLookup stage specification";
+        return Err(Error::failed_to_parse(text));
+    };
     let start = Expression::parse_in(
         given.doc().get("startWith").unwrap_or(RawValue::Null),
         context.scope,
@@ -69,7 +60,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     let depth_field = given.string("depthField")?.map(parts).transpose()?;
     let restriction = given.document("restrictSearchWithMatch")?;
     let text = |name| given.string(name).map(Option::unwrap_or_default);
-    let (collection, to) = (text("from")?, text("connectToField")?);
+    let to = text("connectToField")?;
     let (from, result) = (parts(text("connectFromField")?)?, parts(text("as")?)?);
     parts(to)?;
     let mut stages = DocBuilder::new_array();
@@ -93,7 +84,6 @@ macro_rules! no_string {
 }
 
 pub(crate) const ARGUMENTS: &[Argument] = &[
-    Argument::string("from").required(),
     Argument::string("as").required().null_is_value().refused_with(40103, no_string!("as")),
     Argument::any("startWith").required(),
     Argument::string("connectFromField")
@@ -104,6 +94,9 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
         .required()
         .null_is_value()
         .refused_with(40103, no_string!("connectToField")),
+    Argument::string("from")
+        .null_is_value()
+        .refused_with(9, "$graphLookup 'from' field must be a string, but found {}"),
     Argument::string("depthField").null_is_value().refused_with(40103, no_string!("depthField")),
     Argument::any("maxDepth"),
     Argument::document("restrictSearchWithMatch")
