@@ -65,8 +65,13 @@ fn search<'a>(
     // The bounds apply to the start of the match: it may extend beyond the end.
     let places: Vec<usize> = whole.char_indices().map(|(at, _)| at).collect();
     let end = end.min(places.len());
-    let found = (start..end).find(|at| whole[places[*at]..].starts_with(substring));
-    Ok(found.map_or(int(-1), count))
+    if start >= end {
+        return Ok(int(-1));
+    }
+    let first = places[start];
+    let found = whole[first..].find(substring).map(|at| first + at);
+    let found = found.map(|found| places.partition_point(|place| *place < found));
+    Ok(found.filter(|at| *at < end).map_or(int(-1), count))
 }
 
 /// Finds a substring between two byte offsets, which may be inside characters: a match never begins
