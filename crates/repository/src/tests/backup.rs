@@ -356,11 +356,11 @@ async fn the_rate_limit_holds() {
     // The limiter's clock and this one may differ by less than a millisecond.
     const LEAST_MS: u128 = 199;
     let fixture = Fixture::new().await;
-    let clock = Arc::new(SystemClock::new());
-    let transfer = Transfer::new(clock).with_max_mb_per_second(10);
     let local = fixture.local("a", &vec![1; 2_000_000]);
     let mut backup = fixture.repository.begin(start(None)).await.unwrap();
+    // A transfer that begins later makes up for the time since its limit was set.
     let begin = Instant::now();
+    let transfer = Transfer::new(Arc::new(SystemClock::new())).with_max_mb_per_second(10);
     backup.add_file(&local, options("a"), &transfer).await.unwrap();
     // Reading and sending are limited separately, and the sending makes up for the time in which
     // it waited for the reading.
