@@ -106,13 +106,17 @@ fn check_failure(reply: RawDoc<'_>, code: i32, name: &str, text: &str) -> Result
     }
 }
 
-/// A reply without `$clusterTime` and `operationTime`, which every reply has.
-pub fn without_times(reply: RawDoc<'_>) -> DocBuf {
+/// A reply without the fields that every reply has: `$clusterTime` and `operationTime` unless the
+/// expected answer names `operationTime`, and `recoveryToken` unless it names that.
+pub fn without_implied(reply: RawDoc<'_>, expected: &str) -> DocBuf {
+    let is_implied = |name: &str| match name {
+        "$clusterTime" | "operationTime" => !expected.contains("operationTime"),
+        "recoveryToken" => !expected.contains("recoveryToken"),
+        _ => false,
+    };
     let mut out = DocBuilder::new();
-    for element in reply {
-        if !matches!(element.name(), "$clusterTime" | "operationTime") {
-            out.append_element(element);
-        }
+    for element in reply.iter().filter(|element| !is_implied(element.name())) {
+        out.append_element(element);
     }
     out.finish()
 }

@@ -20,7 +20,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpRegistry;
 
 use crate::dialect::{self, Env};
-use crate::expect::without_times;
+use crate::expect::without_implied;
 use crate::reopenable::Reopenable;
 
 /// The initial time of a fixture's clock: 2027-01-15T08:00:00Z.
@@ -142,14 +142,14 @@ impl Fixture {
         }
     }
 
-    /// Runs a command in the shell dialect; returns the reply without the times that every reply
-    /// has.
+    /// Runs a command in the shell dialect; returns the reply without the fields that every reply
+    /// has ([`without_implied`]).
     pub fn run(&self, db: &str, command: &str) -> DocBuf {
         let command = match dialect::document(command, &self.env()) {
             Ok(command) => command,
             Err(why) => panic!("{why}: {command}"),
         };
-        without_times(self.run_document(db, command.as_doc()).as_doc())
+        without_implied(self.run_document(db, command.as_doc()).as_doc(), "")
     }
 
     /// Runs a command that must succeed, without write errors; returns the reply.

@@ -43,11 +43,11 @@ pub(crate) const COORDINATE: Command =
         .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
         .in_transaction(InTransaction::Statement);
 
-/// Commits the transaction. A repeated commit is not an error, because the client may not have
-/// received the first answer. Routers return a `recoveryToken` that identifies the shard which
-/// knows the outcome; this server needs none and ignores one.
+/// The fields of both commands. `recoveryToken` is that of an earlier reply, and is ignored.
 const ARGUMENTS: &[Argument] = &[Argument::document("recoveryToken")];
 
+/// Commits the transaction. A repeated commit is not an error, because the client may not have
+/// received the first answer.
 fn run_commit(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.arguments()?;
     let (store, op) = (&ctx.service.store, ctx.op);

@@ -126,6 +126,9 @@ pub(super) fn observe(
             audit::finished(service, connection, request, result);
         }
     }
+    if request.generic.transaction.is_some() && result.is_ok() {
+        transaction::append_recovery_token(service, doc);
+    }
     if let (Some(unmet), Ok(())) = (request.generic.write_concern.unmet, result) {
         unmet.append(service, request.body, doc);
     } else if call.may_fail && result.is_ok() && after.wait.is_none() {

@@ -6,7 +6,6 @@ use mayfly_service::Authority;
 use super::{After, Call, Incoming};
 use crate::context::{Handler, Run, counter};
 use crate::registry;
-use crate::request::generic::Unmet;
 use crate::request::row::InTransaction;
 use crate::request::{OpKind, ReadConcern, Request, RowFlags, generic};
 use crate::rules::rights::check;
@@ -98,8 +97,7 @@ pub(super) fn claim_session(request: &mut Request<'_>, authority: &Authority) ->
 /// keeps the session alive. The session belongs to the client.
 ///
 /// # Errors
-/// 72 InvalidOptions for unsupported concerns; 2 for members that do not exist; 263 for commands
-/// that a transaction does not allow.
+/// 72 InvalidOptions for unsupported concerns; 263 for commands that a transaction does not allow.
 #[inline(always)]
 pub(super) fn check_concerns(call: &Call<'_>, request: &mut Request<'_>) -> Result<()> {
     let service = call.service;
@@ -124,10 +122,6 @@ pub(super) fn check_concerns(call: &Call<'_>, request: &mut Request<'_>) -> Resu
     let acknowledges = generic.transaction.is_none() || row.in_transaction == InTransaction::Ends;
     if takes_concern && acknowledges {
         implied::set_write_concern(service, generic)?;
-    }
-    let unmet = generic.write_concern.unmet.filter(|_| service.replica_set.get().is_none());
-    if let Some(refusal) = unmet.and_then(Unmet::refusal) {
-        return Err(refusal);
     }
     if let Some(session) = generic.lsid {
         service.sessions.touch(session, service.clock.now_ms())?;

@@ -14,6 +14,7 @@ use super::{Fields, Row, RowFlags};
 
 mod concern;
 mod read_concern;
+mod read_preference;
 
 pub use concern::{Durability, WriteConcern};
 pub(crate) use concern::{Unmet, meets};
@@ -71,6 +72,8 @@ pub struct Generic<'a> {
     pub read_concern: ReadConcern,
     /// The write concern.
     pub write_concern: WriteConcern,
+    /// Whether the read preference lets a secondary answer.
+    pub reads_anywhere: bool,
     /// A comment for logs and profiles.
     pub comment: Option<RawValue<'a>>,
     /// The client's cluster time; 0 for none.
@@ -121,6 +124,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
             b"maxTimeMS" => generic.max_time_ms = max_time_ms(value())?,
             b"readConcern" => generic.read_concern = ReadConcern::parse(value())?,
             b"writeConcern" => generic.write_concern = WriteConcern::parse(value())?,
+            b"$readPreference" => generic.reads_anywhere = read_preference::parse(value())?,
             b"rawData" => generic.raw_data = flag("rawData", value())?.unwrap_or(false),
             b"encryptionInformation" => generic.is_encrypted = value() != RawValue::Null,
             b"comment" => generic.comment = Some(value()),

@@ -44,7 +44,7 @@ pub(crate) fn check(service: &Service, request: &Request<'_>) -> Result<()> {
         let text = "node is not in primary or recovering state";
         return Err(Error::new(ErrorCode::NotPrimaryOrSecondary, text));
     }
-    match reads_anywhere(request.body) {
+    match request.generic.reads_anywhere {
         true => Ok(()),
         false => {
             Err(Error::new(ErrorCode::NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"))
@@ -67,13 +67,6 @@ pub(crate) fn of_lost_store(service: &Service, error: Error) -> Error {
         }
         _ => error,
     }
-}
-
-/// Whether the read preference is not `primary`.
-fn reads_anywhere(body: RawDoc<'_>) -> bool {
-    let preference = body.get("$readPreference").and_then(RawValue::as_document);
-    let mode = preference.and_then(|preference| preference.get("mode"));
-    mode.and_then(RawValue::as_str).is_some_and(|mode| mode != "primary")
 }
 
 /// The length of the fields that [`append_gossip`] appends, as a document.

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, ErrorLabel, Result};
+use mayfly_service::sharding::SHARD;
 use mayfly_service::{Beginning, CheckedOut, Connection, Service, TransactionInfo};
 use mayfly_storage::{ReadView, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -197,6 +198,16 @@ fn is_transient(code: ErrorCode, finishing: bool) -> bool {
         | ErrorCode::NetworkTimeout
         | ErrorCode::ReadConcernMajorityNotAvailableYet => !finishing,
         _ => !finishing && TRY_AGAIN.contains(&code),
+    }
+}
+
+/// Appends `recoveryToken` to the reply to a statement, a commit or an abort, as routers do. It
+/// names the shard that knows the outcome of the transaction; a driver returns it with the commit.
+/// Here each server knows the outcome from the session's record and ignores the token.
+#[cold]
+pub(crate) fn append_recovery_token(service: &Service, doc: &mut DocBuilder) {
+    if service.replica_set.get().is_none() {
+        doc.start_document("recoveryToken").append("recoveryShardId", SHARD).end();
     }
 }
 

@@ -57,13 +57,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::choice("whenNotMatched", &["insert", "discard", "fail"]),
 ];
 /// The fields of `into`.
-const INTO: &[Argument] = &[
-    Argument::string("coll").required().refused_with_null(
-        5_786_801,
-        "$merge 'into' field must specify a 'coll' that is not empty, null or undefined",
-    ),
-    Argument::string("db"),
-];
+const INTO: &[Argument] = &[Argument::string("coll"), Argument::string("db")];
 
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Stage>> {
     let (mut on, mut variables) = (None, None);
@@ -78,7 +72,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
                 matched = when_matched(value)?;
             }
             not_matched = NotMatched::named(fields.string("whenNotMatched")?);
-            fields.required("into")?
+            named(fields.required("into")?)?
         }
         other => return Err(wrong_type("$merge.into", other, "[string, object]")),
     };
@@ -116,6 +110,24 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     let on = on.unwrap_or_else(|| vec!["_id".to_owned()]);
     let merge = Merge { into, on, variables, matched, not_matched, scope };
     Ok(Box::new(merge))
+}
+
+/// `into`, if it names a collection.
+fn named(into: RawValue<'_>) -> Result<RawValue<'_>> {
+    let is_empty = |name: RawValue<'_>| {
+        matches!(name, RawValue::String("") | RawValue::Null | RawValue::Undefined)
+    };
+    match into {
+        RawValue::String("") => {
+            Err(fault(5_786_800, "$merge 'into' field cannot be an empty string"))
+        }
+        RawValue::Document(spec) if spec.get("coll").is_none_or(is_empty) => {
+            let text =
+                "$merge 'into' field must specify a 'coll' that is not empty, null or undefined";
+            Err(fault(5_786_801, text))
+        }
+        _ => Ok(into),
+    }
 }
 
 impl Stage for Merge {

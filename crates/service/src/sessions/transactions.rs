@@ -4,7 +4,6 @@
 //! the session needs: the check for expired transactions, kills, `currentOp` and `serverStatus`. To
 //! end a transaction whose session is checked out, it marks the transaction and kills the
 //! statement; the transaction is dropped when the session is returned.
-//! session is checked out marks it and kills the statement; it goes when the session is given back.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};

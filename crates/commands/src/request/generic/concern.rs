@@ -37,9 +37,8 @@ pub struct WriteConcern {
     pub unmet: Option<Unmet>,
 }
 
-/// A write concern that a single node cannot meet. Outside of a replica set, the command is
-/// refused, unless the concern counts members by tags; the only member of a set writes and reports
-/// that other members did not acknowledge it (manual, "Write Concern").
+/// A write concern that a single node cannot meet. The command writes, and reports that other
+/// members did not acknowledge it (manual, "Write Concern").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmet {
     /// It counts more members than exist.
@@ -51,20 +50,8 @@ pub enum Unmet {
 }
 
 impl Unmet {
-    /// The error of a node outside of a replica set, if it refuses the command.
-    pub(crate) fn refusal(self) -> Option<Error> {
-        let text = match self {
-            Unmet::Members => "cannot use 'w' > 1 when a host is not replicated",
-            Unmet::Mode => {
-                "cannot use non-majority 'w' mode tag when a host is not a member of a replica set"
-            }
-            Unmet::Tags => return None,
-        };
-        Some(Error::bad_value(text))
-    }
-
-    /// Appends `writeConcernError` of the only member of a set to the reply of a write, unless the
-    /// member has the tags that the mode counts.
+    /// Appends `writeConcernError` to the reply of a write, unless the members of the set meet the
+    /// concern. A server outside of a set is its only member.
     #[cold]
     pub(crate) fn append(self, service: &Service, body: RawDoc<'_>, doc: &mut DocBuilder) {
         let default = service.defaults.get().write;
@@ -258,8 +245,6 @@ mod tests {
             d.append("w", 2);
         });
         assert_eq!(more.unwrap(), Durability::Synced);
-        let refusal = Unmet::Members.refusal().map(|error| error.code());
-        assert_eq!(refusal, Some(ErrorCode::BadValue));
         let unknown = durability(|d| {
             d.append("x", 2);
         });
