@@ -97,21 +97,26 @@ fn check_staleness(value: Option<RawValue<'_>>, is_primary: bool) -> Result<()> 
     if number.to_i64_exact().is_none() {
         return Err(Error::bad_value("Expected field \"maxStalenessSeconds\" to have an integer"));
     }
-    match whole_number(value).unwrap_or(0) {
-        0 => Ok(()),
-        ..0 => Err(Error::bad_value("maxStalenessSeconds must be a non-negative integer")),
-        i64::MAX => {
-            Err(Error::bad_value(format!("maxStalenessSeconds value can not exceed {}", i64::MAX)))
-        }
-        ..MIN_STALENESS_SECS => Err(Error::new(
-            ErrorCode::MaxStalenessOutOfRange,
-            format!("maxStalenessSeconds value can not be less than {MIN_STALENESS_SECS}"),
-        )),
-        _ if is_primary => {
-            Err(Error::bad_value("maxStalenessSeconds can not be set for the primary mode"))
-        }
-        _ => Ok(()),
+    let secs = whole_number(value).unwrap_or(0);
+    if secs == 0 {
+        return Ok(());
     }
+    if secs < 0 {
+        return Err(Error::bad_value("maxStalenessSeconds must be a non-negative integer"));
+    }
+    if secs == i64::MAX {
+        let text = format!("maxStalenessSeconds value can not exceed {}", i64::MAX);
+        return Err(Error::bad_value(text));
+    }
+    if secs < MIN_STALENESS_SECS {
+        let text = format!("maxStalenessSeconds value can not be less than {MIN_STALENESS_SECS}");
+        return Err(Error::new(ErrorCode::MaxStalenessOutOfRange, text));
+    }
+    if is_primary {
+        let text = "maxStalenessSeconds can not be set for the primary mode";
+        return Err(Error::bad_value(text));
+    }
+    Ok(())
 }
 
 fn mistyped(name: &str, expected: &str, value: RawValue<'_>) -> Error {
