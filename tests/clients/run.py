@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -383,6 +384,33 @@ class Haystack(Stores):
         return tests, {**variables, "HAYSTACK_TELEMETRY_ENABLED": "False"}
 
 
+class PyMongo(Python):
+    """PyMongo's own tests, which its source distribution contains. They start their servers themselves."""
+
+    def prepare(self):
+        super().prepare()
+        release = next(line for line in (self.folder / "requirements.txt").read_text().splitlines() if line.startswith("pymongo=="))
+
+        def unpack(folder):
+            pip = [self.venv / "bin/pip", "download", "-q", "--no-deps", "--no-binary", "pymongo", "-d", folder]
+            must([*pip, release], self.log)
+            with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+                archive.extractall(folder, filter="data")
+
+        source = next(cached("pymongo-source", [], release, unpack).glob("pymongo-*/test")).parent
+        # The tests import the installed driver.
+        for package in ("bson", "gridfs", "pymongo"):
+            shutil.rmtree(source / package, ignore_errors=True)
+        self.source = source
+
+    def command(self):
+        return [self.venv / "bin/python", "-B", "own_tests.py", self.source], {}
+
+    def counts(self, text):
+        lines = [line for line in text.splitlines() if re.search(r"\bin [\d.]+s", line)]
+        return Suite.counts(self, "\n".join(lines))
+
+
 class Npm(Suite):
     """node_modules stay outside the clone; install scripts, which compile addons, are left out."""
 
@@ -565,7 +593,7 @@ class Ruby(Suite):
 
 
 KINDS = {
-    "python": Python, "servers": Servers, "servers-postgres": PostgresServers, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": Stores,
+    "python": Python, "servers": Servers, "servers-postgres": PostgresServers, "pymongo": PyMongo, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "langchain": Stores,
     "langchain-js": LangChainJs, "llamaindex": Stores, "haystack": Haystack, "spring-ai": SpringAi, "mongoose": Node,
     "java-3": Java3, "java-4": Java4, "node-3": OldNode, "php": Php, "ruby": Ruby,
 }
@@ -677,7 +705,7 @@ def main() -> int:
     unknown = set(options.suites) - set(KINDS)
     if unknown:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
-    names = options.suites or [name for name in KINDS if not (options.postgres and issubclass(KINDS[name], Servers))]
+    names = options.suites or [name for name in KINDS if not (options.postgres and issubclass(KINDS[name], (Servers, PyMongo)))]
     suites = [KINDS[name](name) for name in names]
     for suite in suites:
         suite.limit, suite.match, suite.on_postgres = options.limit, options.match, options.postgres

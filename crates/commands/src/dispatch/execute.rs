@@ -82,9 +82,13 @@ pub(super) fn leave(
 }
 
 /// Acts on the result: remembers a retryable write, and determines up to which time the reply's
-/// documents must be durable. The view was left before.
+/// documents must be durable. An error gets that of the write concern. The view was left before.
 #[inline(always)]
-pub(super) fn settle(call: &Call<'_>, state: &CommandState<'_>, result: Result<()>) -> Result<()> {
+pub(super) fn settle(
+    call: &Call<'_>,
+    (state, request): (&CommandState<'_>, &Request<'_>),
+    result: Result<()>,
+) -> Result<()> {
     let service = call.service;
     if let Some(retry) = &state.retry {
         match retry.count_retried() {
@@ -100,7 +104,10 @@ pub(super) fn settle(call: &Call<'_>, state: &CommandState<'_>, result: Result<(
             state.effects.wait_until_durable(shown);
         }
     }
-    result
+    match (result, request.generic.write_concern.unmet) {
+        (Err(error), Some(unmet)) => Err(unmet.add_to(service, request.body, error)),
+        (result, _) => result,
+    }
 }
 
 /// Records the command in metrics, profile and audit log, unless it runs again, and appends the

@@ -274,7 +274,7 @@ fn run_admitted(
     let result = execute::execute(call, (run, request), (&state, &view), authority, doc);
     let result = execute::leave(call, request, (&state, view), result, written.grown(doc));
     drop(writing);
-    let result = execute::settle(call, &state, result);
+    let result = execute::settle(call, (&state, request), result);
     execute::observe(call, (&state, request), (&result, &written), (doc, after));
     after.hang_up = state.effects.hangs_up()
         || faults.hangs_up()

@@ -92,6 +92,20 @@ impl Unmet {
     }
 }
 
+impl Unmet {
+    /// Adds `writeConcernError` to the error of a command that failed: the reference waits for the
+    /// write concern then, too, and drivers look for that field first.
+    #[cold]
+    pub(crate) fn add_to(self, service: &Service, body: RawDoc<'_>, error: Error) -> Error {
+        let mut extra = DocBuilder::new();
+        if let Some(own) = error.extra().and_then(RawDoc::new) {
+            extra.append_all(own);
+        }
+        self.append(service, body, &mut extra);
+        error.with_extra(extra.finish().into_bytes())
+    }
+}
+
 /// Whether the only member of a set meets a `w` that names a mode or counts members by tags; `None`
 /// for an unknown mode or tag.
 pub(crate) fn meets(service: &Service, w: RawValue<'_>) -> Option<bool> {
