@@ -9,28 +9,25 @@ FAILS, SKIPPED = "fails", "skipped"
 
 
 def left_out(posture: str) -> dict[str, tuple[str, str]]:
-    """Per test, or class or file of tests: how it is left out, and why. Lines are `how [posture] name`, below a reason (`#`)."""
+    """By the name of a test, a class or a file: how it is left out, and why.
+
+    A line is `how posture name`, with the posture `all` for both. The reason is the comment above it.
+    """
     rows, reason = {}, ""
     for line in Path(__file__).with_name("left_out.txt").read_text().splitlines():
         if line.startswith("#"):
             reason = line.removeprefix("#").strip()
         elif line:
-            how, *postures, name = line.split(maxsplit=1) if line.count("|") == 0 else split(line)
+            how, where, name = line.split(maxsplit=2)
             if how not in (FAILS, SKIPPED):
                 raise pytest.UsageError(f"left_out.txt: {line}")
-            if not postures or posture in postures:
+            if where in ("all", posture):
                 rows[name] = (how, reason)
     return rows
 
 
-def split(line: str) -> list[str]:
-    """A line for one posture: `how posture | name`."""
-    before, name = line.split("|", 1)
-    return [*before.split(), name.strip()]
-
-
 def pytest_addoption(parser):
-    parser.addoption("--posture", default="server")
+    parser.addoption("--posture", default="all")
 
 
 def pytest_collection_modifyitems(config, items):
