@@ -355,18 +355,19 @@ fn a_cancelled_statement_and_an_ended_session() {
         let blocker = thread::spawn({
             let schema = schema.clone();
             move || {
-                store::shared().sql(&format!(
-                    "begin; lock table {schema}.record; select pg_sleep(1.5); commit"
-                ))
+                store::shared()
+                    .sql(&format!("begin; lock table {schema}.record; select pg_sleep(2); commit"))
             }
         });
-        thread::sleep(Duration::from_millis(300));
+        until_locked(server, &schema);
         let writer = thread::spawn({
             let engine = engine.clone();
             move || write_blindly(&*engine, n)
         });
-        thread::sleep(Duration::from_millis(300));
         let waiting = format!("{all} and wait_event_type = 'Lock'");
+        wait_until("the statement waits", || {
+            server.sql(&format!("select count(*) {waiting}")) == "1"
+        });
         assert_eq!(server.sql(&format!("select count({signal}(pid)) {waiting}")), "1");
         let result = writer.join().unwrap();
         blocker.join().unwrap();
@@ -384,17 +385,24 @@ fn a_cancelled_statement_and_an_ended_session() {
     }
 }
 
+/// Waits until a transaction has locked the table of records.
+fn until_locked(server: &Server, schema: &str) {
+    let locks = format!(
+        "select count(*) from pg_locks where relation = '{schema}.record'::regclass \
+         and mode = 'AccessExclusiveLock' and granted"
+    );
+    wait_until("the table is locked", || server.sql(&locks) == "1");
+}
+
 #[test]
 fn a_killed_operation_does_not_wait_for_its_read() {
     let (server, options) = (store::shared(), store::fresh());
     let schema = options.schema.clone();
     let engine = PostgresEngine::open(&server.url(), options).unwrap();
     put(&*engine, b"fixed", b"value").unwrap();
-    let locked = thread::spawn(move || {
-        let lock = format!("begin; lock table {schema}.record; select pg_sleep(4); commit");
-        store::shared().sql(&lock)
-    });
-    thread::sleep(Duration::from_millis(300));
+    let lock = format!("begin; lock table {schema}.record; select pg_sleep(4); commit");
+    let locked = thread::spawn(move || store::shared().sql(&lock));
+    until_locked(server, &schema);
     let op = OpCtx::detached(Arc::new(SystemClock::new()));
     op.set_max_time_ms(300);
     let begun = Instant::now();
