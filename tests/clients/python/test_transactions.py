@@ -225,7 +225,7 @@ def test_the_lifetime_is_limited(client, coll):
         lsid = session.session_id["id"]
         return [op for op in shown if op.get("lsid", {}).get("id") == lsid and "transaction" in op]
 
-    client.admin.command({"setParameter": 1, "transactionLifetimeLimitSeconds": 1})
+    client.admin.command({"setParameter": 1, "transactionLifetimeLimitSeconds": 3})
     try:
         aborted = client.admin.command("serverStatus")["transactions"]["totalAborted"]
         with client.start_session() as session:

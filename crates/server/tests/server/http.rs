@@ -8,6 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mayfly_base::SystemClock;
+use mayfly_base::testing::wait_until;
 use mayfly_server::{Config, Running, StartOptions, TlsMode, start};
 use mayfly_testkit::outside::Connection;
 use mayfly_value::bson::doc;
@@ -432,10 +433,13 @@ fn metrics_have_the_names_of_policies_escaped() {
     let create = doc! { "createIndexes": name, "indexes": [{ "key": { "at": 1 }, "name": "at_1",
     "expireAfterSeconds": 60 }], "$db": "test" };
     ok(&mut client, create);
-    std::thread::sleep(Duration::from_millis(600));
-    let text = site.get("/metrics", &[]).body;
     let labels = r#"{db="test",collection="a\"b\\c\n<script>",index="at_1"}"#;
-    assert!(text.contains(&format!("mayflydb_ttl_overdue_seconds{labels} 0\n")), "{text}");
+    // The figures of policies are up to half a second old.
+    let mut text = String::new();
+    wait_until("the metrics have the policy", || {
+        text = site.get("/metrics", &[]).body;
+        text.contains(&format!("mayflydb_ttl_overdue_seconds{labels} 0\n"))
+    });
     let info = format!(
         "mayflydb_build_info{{version=\"{}\",compatible_with=\"{}\",engine=\"memory\"}} 1\n",
         env!("CARGO_PKG_VERSION"),
