@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, ErrorLabel, Result, limits};
+use mayfly_base::{Error, ErrorCode, Result, limits};
 pub use mayfly_storage::ChangeScope;
 use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, Store, Watch};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -55,7 +55,8 @@ pub(crate) struct ChangeStream {
     queue: VecDeque<(Token, DocBuf)>,
     /// Limit on the events of the next queue.
     limit: usize,
-    /// The event that is being passed through the stages.
+    /// The token of the event that is being passed through the stages; `None` at the end of the
+    /// log.
     shown: Option<DocBuf>,
     /// Whether this batch has returned an event.
     given: bool,
@@ -142,13 +143,12 @@ impl ChangeStream {
         if let Some((token, _)) = &self.refused {
             return token.before().document();
         }
-        let next = self.queue.front().map(|(token, _)| *token);
-        match (next, &self.shown) {
-            // If events are queued: the token of the last returned event, or the position before
-            // the first queued one.
-            (Some(_), Some(shown)) => shown.clone(),
-            (Some(next), None) => next.before().document(),
-            (None, _) => self.position.document(),
+        match (&self.shown, self.queue.front()) {
+            // The batch ended with an event. Entries after it that were already examined do not
+            // count.
+            (Some(shown), _) => shown.clone(),
+            (None, Some((next, _))) => next.before().document(),
+            (None, None) => self.position.document(),
         }
     }
 
@@ -169,9 +169,9 @@ impl ChangeStream {
         if self.queue.is_empty() && !self.over {
             self.read(session)?;
         }
-        let Some((token, event)) = self.queue.pop_front() else { return Ok(None) };
-        self.shown = Some(token.document());
-        Ok(Some(event))
+        let (token, event) = self.queue.pop_front().unzip();
+        self.shown = token.map(Token::document);
+        Ok(event)
     }
 
     /// Checks that a result of the stages still has the token of its event, and that it fits a
@@ -402,5 +402,4 @@ fn lost_token() -> Error {
          Modifying the _id field of an event makes it impossible to resume the stream from that point. Only \
          transformations that retain the unmodified _id field are allowed.",
     )
-    .with_label(ErrorLabel::NonResumableChangeStream)
 }
