@@ -44,6 +44,13 @@ const QUEUED_AFTER_FULL: usize = 1600;
 /// Approximate limit on their bytes.
 const QUEUED_BYTES: usize = 1 << 20;
 
+/// Why a batch ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BatchEnd {
+    Full,
+    NoMoreEvents,
+}
+
 /// A running change stream.
 pub(crate) struct ChangeStream {
     builder: Builder,
@@ -59,8 +66,8 @@ pub(crate) struct ChangeStream {
     shown: Option<(Token, DocBuf)>,
     /// The token of the last result that was returned, or of the start.
     last: Token,
-    /// Whether the last batch ended because it was full.
-    was_full: bool,
+    /// Why the last batch ended.
+    ended: BatchEnd,
     /// Whether this batch has returned an event.
     given: bool,
     /// An event that could not be returned, and the error for the next batch.
@@ -103,7 +110,7 @@ impl ChangeStream {
             limit: QUEUED,
             shown: None,
             last,
-            was_full: false,
+            ended: BatchEnd::NoMoreEvents,
             given: false,
             refused: None,
             over: false,
@@ -121,11 +128,11 @@ impl ChangeStream {
     }
 
     /// Ends a batch, whose last result has this `_id`.
-    pub(crate) fn end_batch(&mut self, last: Option<RawDoc<'_>>, is_full: bool) {
+    pub(crate) fn end_batch(&mut self, last: Option<RawDoc<'_>>, end: BatchEnd) {
         if let Some(Ok(token)) = last.map(Token::parse) {
             self.last = token;
         }
-        self.was_full = is_full;
+        self.ended = end;
     }
 
     /// Whether no event is available for this batch.
@@ -160,7 +167,7 @@ impl ChangeStream {
             (None, Some((next, _))) => next.before(),
             (None, None) => self.position,
         };
-        match self.was_full || reached.timestamp <= self.last.timestamp {
+        match self.ended == BatchEnd::Full || reached.timestamp <= self.last.timestamp {
             true => self.last.document(),
             false => reached.document(),
         }

@@ -10,8 +10,7 @@ use mayfly_storage::{Collection, Snapshot, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::{OpCtx, PlanSummary};
 
-use crate::change::ChangeStream;
-use crate::change::LogScan;
+use crate::change::{BatchEnd, ChangeStream, LogScan};
 use crate::exec::{Executor, Flow};
 use crate::language::metadata::CurrentMetadata;
 use crate::plan::{Plan, UsedIndex};
@@ -296,7 +295,8 @@ impl PipelineRun {
         }
         self.settings = settings;
         if let Input::Changes(stream) = &mut self.input {
-            stream.end_batch(last.as_ref().map(DocBuf::as_doc), full.get());
+            let end = if full.get() { BatchEnd::Full } else { BatchEnd::NoMoreEvents };
+            stream.end_batch(last.as_ref().map(DocBuf::as_doc), end);
         }
         self.ready = ready;
         outcome
