@@ -16,6 +16,7 @@ mod get_parameter;
 mod index_filters;
 mod log_rotate;
 mod member_state;
+mod metadata_consistency;
 mod oplog_note;
 mod plan_cache;
 pub(crate) mod query_settings;
@@ -68,6 +69,7 @@ pub(crate) const ROWS: &[Command] = &[
     member_state::GET_RBID,
     member_state::MAINTENANCE,
     member_state::STEP_UP,
+    metadata_consistency::ROW,
     oplog_note::ROW,
     query_settings::REMOVE,
     query_settings::SET,

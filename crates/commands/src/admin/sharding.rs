@@ -178,9 +178,29 @@ fn shard_collection(
         prepare_index(ctx, &collection, key, unique)?;
         sharding::record_database(store, ctx.op, ns.db())?;
         sharding::record_collection(store, ctx.op, &collection, (key, unique))?;
+        append_event(ctx, request, &collection, (key, unique))?;
     }
     reply.append("collectionsharded", ns.as_str());
     Ok(())
+}
+
+/// Writes the event of a sharded collection into the log.
+///
+/// # Errors
+/// Errors of the engine.
+fn append_event(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    collection: &Collection,
+    (key, unique): (RawDoc<'_>, Uniqueness),
+) -> Result<()> {
+    let fields = request.arguments()?;
+    let mut event = DocBuilder::new();
+    event.append("shardCollection", collection.namespace().as_str()).append("shardKey", key);
+    event.append("unique", unique == Uniqueness::Unique);
+    event.append("numInitialChunks", fields.long("numInitialChunks")?.unwrap_or(0));
+    event.append("presplitHashedZones", fields.bool("presplitHashedZones")?.unwrap_or(false));
+    ctx.service.store.append_event(collection, event.finish().as_doc())
 }
 
 /// Whether a collection is sharded by this key.

@@ -33,8 +33,14 @@ pub(crate) fn is_worth_repeating(code: ErrorCode, row: &Row, body: RawDoc<'_>) -
         && (body.get_element("autocommit").is_none() || ends)
 }
 
-/// Adds the error labels that let clients retry.
+/// Adds the error labels by which clients know whether to retry or to resume.
 pub(crate) fn label(error: Error, row: &Row, body: RawDoc<'_>) -> Error {
+    let error = match error.code() {
+        ErrorCode::ChangeStreamFatalError | ErrorCode::ChangeStreamHistoryLost => {
+            error.with_label(ErrorLabel::NonResumableChangeStream)
+        }
+        _ => error,
+    };
     if body.get_element("autocommit").is_some() {
         return transaction::label(error, row);
     }

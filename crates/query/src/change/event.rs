@@ -100,6 +100,7 @@ impl Builder {
                 self.view(&about)
             }
             "c" => Ok(self.command(&about)),
+            "n" if self.options.expanded => Ok(self.note(&about)),
             _ => Ok(Outcome::Nothing),
         }
     }
@@ -262,6 +263,23 @@ impl Builder {
             }
             _ => Outcome::Nothing,
         }
+    }
+
+    /// The event of an entry without an operation.
+    fn note(&self, about: &About<'_>) -> Outcome {
+        let event = about.operation.get("o2").and_then(RawValue::as_document);
+        let mut fields = event.unwrap_or(RawDoc::EMPTY).iter();
+        let Some(kind) = fields.next().filter(|_| self.wants(about.db, about.collection)) else {
+            return Outcome::Nothing;
+        };
+        let mut out = self.begin(about, kind.name());
+        append_namespace(&mut out, "ns", about.db, about.collection);
+        out.start_document("operationDescription");
+        fields.for_each(|field| {
+            out.append_element(field);
+        });
+        out.end();
+        Outcome::Event(out.finish())
     }
 
     /// The creation of a time series, which the log has as that of its buckets.

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, ErrorLabel, Result, limits};
+use mayfly_base::{Error, ErrorCode, Result, limits};
 pub use mayfly_storage::ChangeScope;
 use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, Store, Watch};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -44,6 +44,13 @@ const QUEUED_AFTER_FULL: usize = 1600;
 /// Approximate limit on their bytes.
 const QUEUED_BYTES: usize = 1 << 20;
 
+/// Why a batch ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BatchEnd {
+    Full,
+    NoMoreEvents,
+}
+
 /// A running change stream.
 pub(crate) struct ChangeStream {
     builder: Builder,
@@ -55,8 +62,12 @@ pub(crate) struct ChangeStream {
     queue: VecDeque<(Token, DocBuf)>,
     /// Limit on the events of the next queue.
     limit: usize,
-    /// The event that is being passed through the stages.
-    shown: Option<DocBuf>,
+    /// The event that is being passed through the stages: its token, in both forms.
+    shown: Option<(Token, DocBuf)>,
+    /// The token of the last result that was returned, or of the start.
+    last: Token,
+    /// Why the last batch ended.
+    ended: BatchEnd,
     /// Whether this batch has returned an event.
     given: bool,
     /// An event that could not be returned, and the error for the next batch.
@@ -78,15 +89,16 @@ impl ChangeStream {
         // The watch must exist before the position is read, so that it covers everything after the
         // position.
         let watch = store.oplog().watch(scope.clone());
-        let position = match options.start {
+        let last = match options.start {
             Start::Now => Token::after_timestamp(store.oplog().settled()),
             Start::At(timestamp) => Token::after_timestamp(timestamp.saturating_sub(1)),
-            // The event is made again; the stage that splits it drops the fragments that the client
-            // has received.
-            Start::After(token) if token.fragment.is_some() => {
-                Token { fragment: None, ..token }.before()
-            }
             Start::After(token) => token,
+        };
+        // The event of a fragment is made again; the stage that splits it drops the fragments that
+        // the client has received.
+        let position = match last.fragment {
+            Some(_) => Token { fragment: None, ..last }.before(),
+            None => last,
         };
         store.oplog().check_not_cut(position.complete_up_to())?;
         let builder = Builder { scope, options: options.clone() };
@@ -97,6 +109,8 @@ impl ChangeStream {
             queue: VecDeque::new(),
             limit: QUEUED,
             shown: None,
+            last,
+            ended: BatchEnd::NoMoreEvents,
             given: false,
             refused: None,
             over: false,
@@ -111,6 +125,14 @@ impl ChangeStream {
     /// Starts a batch. `given` is set if results are left from the last one.
     pub(crate) fn begin_batch(&mut self, given: bool) {
         self.given = given;
+    }
+
+    /// Ends a batch, whose last result has this `_id`.
+    pub(crate) fn end_batch(&mut self, last: Option<RawDoc<'_>>, end: BatchEnd) {
+        if let Some(Ok(token)) = last.map(Token::parse) {
+            self.last = token;
+        }
+        self.ended = end;
     }
 
     /// Whether no event is available for this batch.
@@ -137,18 +159,17 @@ impl ChangeStream {
         }
     }
 
-    /// The resume token of the stream's position.
+    /// The resume token at the end of a batch: that of the last result, if the batch is full or the
+    /// log has no later entries, and else the position in the log.
     pub(crate) fn resume_token(&self) -> DocBuf {
-        if let Some((token, _)) = &self.refused {
-            return token.before().document();
-        }
-        let next = self.queue.front().map(|(token, _)| *token);
-        match (next, &self.shown) {
-            // If events are queued: the token of the last returned event, or the position before
-            // the first queued one.
-            (Some(_), Some(shown)) => shown.clone(),
-            (Some(next), None) => next.before().document(),
-            (None, _) => self.position.document(),
+        let reached = match (&self.refused, self.queue.front()) {
+            (Some((refused, _)), _) => return refused.before().document(),
+            (None, Some((next, _))) => next.before(),
+            (None, None) => self.position,
+        };
+        match self.ended == BatchEnd::Full || reached.timestamp <= self.last.timestamp {
+            true => self.last.document(),
+            false => reached.document(),
         }
     }
 
@@ -170,7 +191,7 @@ impl ChangeStream {
             self.read(session)?;
         }
         let Some((token, event)) = self.queue.pop_front() else { return Ok(None) };
-        self.shown = Some(token.document());
+        self.shown = Some((token, token.document()));
         Ok(Some(event))
     }
 
@@ -181,9 +202,9 @@ impl ChangeStream {
     /// 280 ChangeStreamFatalError, 10334 BSONObjectTooLarge.
     pub(crate) fn check_shown(&mut self, result: RawDoc<'_>) -> Result<()> {
         let id = result.get("_id").and_then(RawValue::as_document);
-        if let Some(shown) = &self.shown
+        if let Some((token, shown)) = &self.shown
             && id != Some(shown.as_doc())
-            && !id.is_some_and(|id| is_fragment_of(id, shown.as_doc()))
+            && !id.is_some_and(|id| is_fragment_of(id, *token))
         {
             return Err(lost_token());
         }
@@ -201,9 +222,9 @@ impl ChangeStream {
     /// # Errors
     /// The error, if this batch has returned no event.
     pub(crate) fn refuse(&mut self, error: Error) -> Result<()> {
-        match self.shown.as_ref().map(|shown| Token::parse(shown.as_doc())) {
-            Some(Ok(token)) if self.given => {
-                self.refused = Some((token, error));
+        match &self.shown {
+            Some((token, _)) if self.given => {
+                self.refused = Some((*token, error));
                 Ok(())
             }
             _ => Err(error),
@@ -379,8 +400,8 @@ fn read_parts(store: &Store, last: u64, visit: &mut LogVisitor<'_>) -> Result<()
 }
 
 /// Whether a token identifies a fragment of this event.
-fn is_fragment_of(id: RawDoc<'_>, event: RawDoc<'_>) -> bool {
-    let (Ok(id), Ok(event)) = (Token::parse(id), Token::parse(event)) else { return false };
+fn is_fragment_of(id: RawDoc<'_>, event: Token) -> bool {
+    let Ok(id) = Token::parse(id) else { return false };
     id.fragment.is_some() && Token { fragment: None, ..id } == event
 }
 
@@ -402,5 +423,4 @@ fn lost_token() -> Error {
          Modifying the _id field of an event makes it impossible to resume the stream from that point. Only \
          transformations that retain the unmodified _id field are allowed.",
     )
-    .with_label(ErrorLabel::NonResumableChangeStream)
 }

@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_storage::{Collection, Snapshot, Store, Watch};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::{OpCtx, PlanSummary};
 
-use crate::change::ChangeStream;
-use crate::change::LogScan;
+use crate::change::{BatchEnd, ChangeStream, LogScan};
 use crate::exec::{Executor, Flow};
 use crate::language::metadata::CurrentMetadata;
 use crate::plan::{Plan, UsedIndex};
@@ -250,9 +249,19 @@ impl PipelineRun {
         reader: &mut dyn FnMut(RawDoc<'_>) -> Result<Flow>,
     ) -> Result<()> {
         let mut ready = std::mem::take(&mut self.ready);
+        let follows = matches!(self.input, Input::Changes(_));
         if let Input::Changes(stream) = &mut self.input {
             stream.begin_batch(!ready.is_empty());
         }
+        // The `_id` of the last event that the reader accepted.
+        let mut last = None;
+        let reader = &mut |document: RawDoc<'_>| {
+            let flow = reader(document)?;
+            if follows && flow != Flow::Refused {
+                last = document.get("_id").and_then(RawValue::as_document).map(RawDoc::to_owned);
+            }
+            Ok(flow)
+        };
         let full = Cell::new(drain(&mut ready, reader)?);
         let mut take = |document: RawDoc<'_>| -> Result<Flow> {
             if !full.get() {
@@ -285,6 +294,10 @@ impl PipelineRun {
             self.stages.iter_mut().for_each(|stage| stage.abandon(&context));
         }
         self.settings = settings;
+        if let Input::Changes(stream) = &mut self.input {
+            let end = if full.get() { BatchEnd::Full } else { BatchEnd::NoMoreEvents };
+            stream.end_batch(last.as_ref().map(DocBuf::as_doc), end);
+        }
         self.ready = ready;
         outcome
     }

@@ -200,6 +200,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "balancerStatus": 1 }, "MGABXY"),
         ("admin", doc! { "balancerStart": 1 }, "GABXY"),
         ("admin", doc! { "balancerStop": 1 }, "GABXY"),
+        ("shop", doc! { "checkMetadataConsistency": 1 }, "GAXY"),
         ("admin", doc! { "listShards": 1 }, "MGAXY"),
         ("admin", doc! { "getShardMap": 1 }, "MAXY"),
         ("admin", doc! { "enableSharding": "shop" }, "eGAXY"),

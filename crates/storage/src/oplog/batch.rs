@@ -376,6 +376,17 @@ impl OplogBatch {
         });
     }
 
+    /// Adds an entry without an operation that clients see as an event of a collection.
+    pub(crate) fn note_event(&mut self, object: LoggedObject<'_>, event: RawDoc<'_>) {
+        self.add("n", object, 2 * event.as_bytes().len(), None, |entry| {
+            entry.start_document("o").start_document("msg");
+            event.iter().take(1).for_each(|kind| {
+                entry.append_element(kind);
+            });
+            entry.end().end().append("o2", event);
+        });
+    }
+
     /// Completes the entry, the only one of its commit.
     pub(crate) fn finish(&mut self, now_ms: i64) -> StoredEntry {
         self.end_run_as(self.items > 0);

@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mayfly_base::{Error, ErrorCode, ErrorLabel, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Direction, Engine, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions};
 use mayfly_value::DocBuf;
 
@@ -255,7 +255,6 @@ pub(super) fn history_lost() -> Error {
         ErrorCode::ChangeStreamHistoryLost,
         "Resume of change stream was not possible, as the resume point may no longer be in the oplog.",
     )
-    .with_label(ErrorLabel::NonResumableChangeStream)
 }
 
 fn dangling(timestamp: u64, collection: u64, record_key: &[u8]) -> Error {

@@ -289,6 +289,7 @@ impl<'e> WatchSearch<'_, 'e> {
     fn operation(&mut self, operation: RawDoc<'e>) {
         let text = |name| operation.get(name).and_then(RawValue::as_str);
         match (text("op"), text("ns")) {
+            (Some("n"), Some(ns)) if operation.get("o2").is_some() => self.namespace(ns),
             (Some("n"), _) => {}
             (Some("i" | "u" | "d"), Some(ns)) => {
                 if self.last != ns {

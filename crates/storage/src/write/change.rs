@@ -2,12 +2,14 @@
 
 use mayfly_base::{ErrorCode, Result};
 use mayfly_kv::{Txn, TxnOptions};
+use mayfly_value::RawDoc;
 
 use super::Writer;
 use super::commit::{CommitOwner, UserWriteBlocks};
 use super::writer::pause_on_full_disk;
+use crate::catalog::Collection;
 use crate::isolation::{Pending, ReadView};
-use crate::oplog::OplogBatch;
+use crate::oplog::{LoggedObject, OplogBatch};
 use crate::record::error::from_kv;
 
 /// How often a change is retried on a full disk: for a few seconds only, because others may wait
@@ -43,6 +45,20 @@ impl Writer {
         mut body: impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
     ) -> Result<T> {
         self.change_until_done(UserWriteBlocks::DoNotHold, &mut body)
+    }
+
+    /// Writes an entry without an operation, which change streams of the collection show as an
+    /// event. The first field of `event` is its type.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn append_event(&self, collection: &Collection, event: RawDoc<'_>) -> Result<()> {
+        let ns = collection.namespace();
+        let object = LoggedObject { ns: ns.as_str(), uuid: collection.uuid() };
+        self.change(|_, oplog| {
+            oplog.note_event(object, event);
+            Ok(())
+        })
     }
 
     fn change_until_done<T>(

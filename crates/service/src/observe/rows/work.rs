@@ -39,6 +39,7 @@ pub(super) const ROWS: &[Figure] = &[
         "mayflydb_connections_opened_total",
         "Connections that were opened.",
     )
+    .int()
     .read(|r| r.service.connections.total_created()),
     gauge(
         "connections.active",
