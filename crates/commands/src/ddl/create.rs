@@ -14,7 +14,7 @@ use super::options::{
 };
 use super::{encrypted_fields, time_series, view};
 use crate::context::{Command, CommandContext};
-use crate::crud::check_creatable;
+use crate::crud::{check_creatable, check_definable};
 use crate::request::row::{InTransaction, LogForm, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
@@ -58,6 +58,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     let ns = request.namespace()?;
     let ns = created(ns, &fields)?;
     check_creatable(&ns)?;
+    check_definable(ctx, &ns)?;
     let defining = Defining {
         ns: &ns,
         uuid: request.uuid,

@@ -9,7 +9,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::encrypted_fields::check_indexes;
 use super::time_series::on_measurements;
 use crate::context::{COLLECTION_UUID, Command, CommandContext};
-use crate::crud::check_writable;
+use crate::crud::{check_definable, check_writable};
 use crate::request::row::{Expected, InTransaction, LogForm, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
@@ -96,6 +96,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         None => (ns, specs),
     };
     check_writable(&ns)?;
+    check_definable(ctx, &ns)?;
     if let Some(collection) = ctx.store.collection(&ns) {
         check_indexes(collection.options().as_doc(), &specs)?;
     }
