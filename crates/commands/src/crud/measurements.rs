@@ -185,7 +185,9 @@ pub(super) fn update(
         );
     };
     let operators = match statement.update {
-        RawValue::Document(update) if update.iter().all(|field| field.name().starts_with('$')) => {
+        RawValue::Document(update)
+            if !update.is_empty() && update.iter().all(|field| field.name().starts_with('$')) =>
+        {
             update
         }
         RawValue::Document(_) => {
@@ -235,6 +237,9 @@ fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bo
                 part.value().as_document().is_some_and(|part| only_meta(part, fields, depth + 1))
             }),
             ("$comment", _) => true,
+            ("$jsonSchema", RawValue::Document(schema)) => {
+                fields.schema_on_bucket_meta(schema).is_some()
+            }
             (name, _) => fields.on_bucket_meta(name).is_some(),
         })
 }

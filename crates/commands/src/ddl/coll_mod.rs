@@ -121,7 +121,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         let new = expires.then(encrypted_fields::expiring_index);
         encrypted_fields::check_validation(&fields).and(new.map_or(Ok(()), Err))?;
     }
-    if series.is_some() {
+    if ctx.store.collection(&ns).is_some_and(|found| found.time_series().is_some()) {
         let validation = ["validator", "validationLevel", "validationAction"];
         if let Some(name) = validation.iter().find(|name| fields.get(name).is_some()) {
             return Err(invalid(format!("option not supported on a time series: {name}")));
