@@ -92,6 +92,23 @@ impl<'a> Inner<'a> {
         Ok(Inner { request, fields, ns, searched: None, verbosity, collating, setting })
     }
 
+    /// The same for commands that write.
+    ///
+    /// # Errors
+    /// 166 CommandNotSupportedOnView, and those of [`Inner::of`].
+    fn writing(
+        ctx: &CommandContext<'_>,
+        request: &'a Request<'a>,
+        verbosity: Verbosity,
+    ) -> Result<Inner<'a>> {
+        let inner = Inner::of(ctx, request, verbosity)?;
+        let store = &ctx.service.store;
+        if store.time_series_named(ctx.store.view, &inner.ns).is_none() {
+            store.check_no_view(ctx.store.view, &inner.ns)?;
+        }
+        Ok(inner)
+    }
+
     /// The argument `let`, if the command has it.
     fn variables(&self) -> Result<Option<RawDoc<'a>>> {
         if self.request.declares("let") { self.fields.document("let") } else { Ok(None) }
@@ -237,7 +254,7 @@ pub(super) fn update(
     verbosity: Verbosity,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    query::update(ctx, &Inner::of(ctx, request, verbosity)?, doc)
+    query::update(ctx, &Inner::writing(ctx, request, verbosity)?, doc)
 }
 
 /// Explains `delete`.
@@ -247,7 +264,7 @@ pub(super) fn delete(
     verbosity: Verbosity,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    query::delete(ctx, &Inner::of(ctx, request, verbosity)?, doc)
+    query::delete(ctx, &Inner::writing(ctx, request, verbosity)?, doc)
 }
 
 /// Explains `findAndModify`.
@@ -257,7 +274,7 @@ pub(super) fn find_and_modify(
     verbosity: Verbosity,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    query::find_and_modify(ctx, &Inner::of(ctx, request, verbosity)?, doc)
+    query::find_and_modify(ctx, &Inner::writing(ctx, request, verbosity)?, doc)
 }
 
 fn verbosity(word: Option<&str>) -> Result<Verbosity> {
