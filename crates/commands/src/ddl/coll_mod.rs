@@ -224,7 +224,14 @@ fn change_options(
     validation(fields, ns, &mut new)?;
     let new = new.finish();
     let mut command = DocBuilder::new();
-    command.append("collMod", ns.collection()).append_all(new.as_doc());
+    command.append("collMod", ns.collection());
+    let limits = [("cappedSize", size), ("cappedMax", max)];
+    for (name, limit) in limits.into_iter().filter_map(|(name, limit)| Some((name, limit?))) {
+        command.append(name, limit);
+    }
+    for option in new.as_doc().iter().filter(|it| !matches!(it.name(), "size" | "max")) {
+        command.append_element(option);
+    }
     if let Some(grown) = grown {
         command.append("timeseries", grown);
     }
