@@ -19,6 +19,7 @@ use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext, Handler};
+use crate::crud::aggregate::WITHOUT_CURSOR;
 use crate::crud::encrypted;
 use crate::crud::{Collating, Source, Stages, find_on_view, settings_of, source};
 use crate::diagnostics::build_info::VERSION;
@@ -182,7 +183,7 @@ pub(super) fn run_aggregate(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     doc.append("explainVersion", "1");
-    aggregate(ctx, request, Verbosity::QueryPlanner, doc)?;
+    explain_aggregate(ctx, request, Verbosity::QueryPlanner, doc)?;
     append_rest(ctx, request.body, request.db, doc);
     Ok(())
 }
@@ -238,7 +239,28 @@ pub(super) fn distinct(
 }
 
 /// Explains `aggregate`.
+///
+/// # Errors
+/// 9 FailedToParse without `cursor`, or with an `explain` of its own.
 pub(super) fn aggregate(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.arguments()?;
+    if fields.get("explain").is_some() {
+        return Err(Error::failed_to_parse(
+            "The 'explain' option is illegal when a explain verbosity is also provided",
+        ));
+    }
+    if fields.get("cursor").is_none() {
+        return Err(Error::failed_to_parse(WITHOUT_CURSOR));
+    }
+    explain_aggregate(ctx, request, verbosity, doc)
+}
+
+fn explain_aggregate(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
     verbosity: Verbosity,

@@ -118,6 +118,15 @@ fn first_attempt(
     Ok((outcome, shown))
 }
 
+/// Checks the combination of arguments; returns the version of the document that is returned.
+///
+/// # Errors
+/// 9 FailedToParse, 14 TypeMismatch.
+pub(super) fn check_arguments(fields: &Fields<'_>) -> Result<Image> {
+    let arguments = Arguments::parse(fields)?;
+    Ok(if arguments.new { Image::After } else { Image::Before })
+}
+
 /// The arguments, after the check of their combinations.
 struct Arguments<'a> {
     filter: RawDoc<'a>,

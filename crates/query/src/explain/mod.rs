@@ -28,6 +28,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 pub use self::cached::cached_plans;
 use self::node::{Node, number};
+use crate::Image;
 use crate::exec::{Executor, Flow, TriedPlan};
 use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
@@ -47,11 +48,15 @@ pub enum Purpose {
         multi: bool,
         /// Whether a document is inserted if none matches.
         upsert: bool,
+        /// The version of the document that is returned.
+        returned: Image,
     },
     /// Documents are deleted.
     Delete {
         /// Whether all documents are deleted, or the first.
         multi: bool,
+        /// The version of the document that is returned.
+        returned: Image,
     },
 }
 
@@ -83,6 +88,12 @@ pub struct Explained<'a> {
 }
 
 impl Explained<'_> {
+    /// Whether the projection is that of a document which the operation changes.
+    fn projects_written(&self) -> bool {
+        let writes = matches!(self.purpose, Purpose::Update { .. } | Purpose::Delete { .. });
+        writes && self.projection.is_some()
+    }
+
     /// Whether the operation runs.
     pub(crate) fn runs(&self) -> bool {
         self.verbosity >= Verbosity::ExecutionStats
@@ -221,7 +232,7 @@ fn run(
 ) -> Result<()> {
     let first_only = matches!(
         explained.purpose,
-        Purpose::Update { multi: false, .. } | Purpose::Delete { multi: false }
+        Purpose::Update { multi: false, .. } | Purpose::Delete { multi: false, .. }
     );
     let mut shown = 0;
     while !(executor.is_done() || first_only && shown > 0) {
