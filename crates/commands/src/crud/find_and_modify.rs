@@ -118,13 +118,12 @@ fn first_attempt(
     Ok((outcome, shown))
 }
 
-/// Checks the combination of arguments; returns the version of the document that is returned.
+/// Checks the combination of arguments; returns whether the new document is returned.
 ///
 /// # Errors
 /// 9 FailedToParse, 14 TypeMismatch.
-pub(super) fn check_arguments(fields: &Fields<'_>) -> Result<Image> {
-    let arguments = Arguments::parse(fields)?;
-    Ok(if arguments.new { Image::After } else { Image::Before })
+pub(super) fn returns_new(fields: &Fields<'_>) -> Result<bool> {
+    Arguments::parse(fields).map(|arguments| arguments.new)
 }
 
 /// The arguments, after the check of their combinations.

@@ -192,6 +192,18 @@ fn capped_limits(
     }
 }
 
+/// Appends the options for the log: the limits of a capped collection as they were given.
+fn log_options(new: RawDoc<'_>, (size, max): (Option<i64>, Option<i64>), command: &mut DocBuilder) {
+    for (name, limit) in [("cappedSize", size), ("cappedMax", max)] {
+        if let Some(limit) = limit {
+            command.append(name, limit);
+        }
+    }
+    for option in new.iter().filter(|option| !matches!(option.name(), "size" | "max")) {
+        command.append_element(option);
+    }
+}
+
 /// Changes options of `create`; others keep their values.
 fn change_options(
     ctx: &CommandContext<'_>,
@@ -225,13 +237,7 @@ fn change_options(
     let new = new.finish();
     let mut command = DocBuilder::new();
     command.append("collMod", ns.collection());
-    let limits = [("cappedSize", size), ("cappedMax", max)];
-    for (name, limit) in limits.into_iter().filter_map(|(name, limit)| Some((name, limit?))) {
-        command.append(name, limit);
-    }
-    for option in new.as_doc().iter().filter(|it| !matches!(it.name(), "size" | "max")) {
-        command.append_element(option);
-    }
+    log_options(new.as_doc(), (size, max), &mut command);
     if let Some(grown) = grown {
         command.append("timeseries", grown);
     }

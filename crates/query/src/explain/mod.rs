@@ -28,7 +28,6 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 pub use self::cached::cached_plans;
 use self::node::{Node, number};
-use crate::Image;
 use crate::exec::{Executor, Flow, TriedPlan};
 use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
@@ -48,16 +47,27 @@ pub enum Purpose {
         multi: bool,
         /// Whether a document is inserted if none matches.
         upsert: bool,
-        /// The version of the document that is returned.
-        returned: Image,
+        /// What is returned.
+        returned: Shown,
     },
     /// Documents are deleted.
     Delete {
         /// Whether all documents are deleted, or the first.
         multi: bool,
-        /// The version of the document that is returned.
-        returned: Image,
+        /// What is returned.
+        returned: Shown,
     },
+}
+
+/// The version of a changed document that an operation returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// No version.
+    Nothing,
+    /// The version before the change.
+    Before,
+    /// The version after the change.
+    After,
 }
 
 /// The verbosity of explain.

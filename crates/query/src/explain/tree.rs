@@ -17,8 +17,7 @@ use super::filter::{joined, parts};
 use super::node::{Node, number};
 use super::projection::{projected, shown, written};
 use super::text::text_match;
-use super::{Explained, Purpose};
-use crate::Image;
+use super::{Explained, Purpose, Shown};
 use crate::exec::{Counters, NodeStats};
 use crate::language::CanonicalQuery;
 use crate::plan::{FilterBounds, IndexScan, NearAccess, Plan, RecordScan, filter_bounds_of_point};
@@ -245,9 +244,9 @@ fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &NodeStats, input: Node)
         Purpose::Update { upsert, returned, .. } => {
             let upserts = i32::from(upsert && found == 0);
             let returned = match returned {
-                Image::Neither => 0,
-                Image::After if upserts > 0 => 1,
-                Image::Before | Image::After => found,
+                Shown::Nothing => 0,
+                Shown::After if upserts > 0 => 1,
+                Shown::Before | Shown::After => found,
             };
             Node::new("UPDATE").did(returned, examined, true).over(input).counting(|out| {
                 out.append("nMatched", number(found)).append("nWouldModify", number(found));
@@ -256,7 +255,7 @@ fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &NodeStats, input: Node)
         }
         Purpose::Delete { multi, returned } => {
             let stage = if multi { "BATCHED_DELETE" } else { "DELETE" };
-            let returned = if returned == Image::Neither { 0 } else { found };
+            let returned = if returned == Shown::Nothing { 0 } else { found };
             let stage = Node::new(stage).did(returned, examined, true).over(input);
             stage.counting(|out| {
                 out.append("nWouldDelete", number(found));
@@ -307,9 +306,9 @@ fn express(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Option<Node
     let (returned, changed) = match of.explained.purpose {
         Purpose::Update { returned, .. } => (returned, Some((found, 0))),
         Purpose::Delete { returned, .. } => (returned, Some((0, found))),
-        Purpose::Find | Purpose::Count => (Image::Before, None),
+        Purpose::Find | Purpose::Count => (Shown::Before, None),
     };
-    node.returned = if returned == Image::Neither { 0 } else { found };
+    node.returned = if returned == Shown::Nothing { 0 } else { found };
     node.changed = changed;
     Some(node.counting(|out| {
         out.append("keysExamined", number(keys)).append("docsExamined", number(documents));

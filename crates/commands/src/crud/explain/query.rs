@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
-    CanonicalQuery, Explained, FindOptions, Hint, Image, Purpose, allowed_on, explain,
+    CanonicalQuery, Explained, FindOptions, Hint, Purpose, Shown, allowed_on, explain,
 };
 use mayfly_value::arguments::Argument;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
@@ -12,7 +12,7 @@ use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 use super::Inner;
 use crate::context::CommandContext;
 use crate::crud::delete::STATEMENT as DELETE_STATEMENT;
-use crate::crud::find_and_modify::check_arguments;
+use crate::crud::find_and_modify::returns_new;
 use crate::crud::update::STATEMENT as UPDATE_STATEMENT;
 use crate::crud::{Collating, budget};
 use crate::request::Fields;
@@ -208,7 +208,7 @@ pub(super) fn update(
     let variables = inner.fields.document("let")?;
     let hint = fields.get("hint");
     let parts = Parts { hint, sort, variables, collating, ..Parts::of(filter) };
-    let returned = Image::Neither;
+    let returned = Shown::Nothing;
     write(ctx, inner, parts, Purpose::Update { multi, upsert, returned }, doc)
 }
 
@@ -224,7 +224,7 @@ pub(super) fn delete(
         fields.get("limit").and_then(whole_number).ok_or_else(|| fields.missing("limit"))?;
     let variables = inner.fields.document("let")?;
     let parts = Parts { hint: fields.get("hint"), variables, collating, ..Parts::of(filter) };
-    let returned = Image::Neither;
+    let returned = Shown::Nothing;
     write(ctx, inner, parts, Purpose::Delete { multi: limit == 0, returned }, doc)
 }
 
@@ -234,7 +234,10 @@ pub(super) fn find_and_modify(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let fields = &inner.fields;
-    let image = check_arguments(fields)?;
+    let returned = match returns_new(fields)? {
+        true => Shown::After,
+        false => Shown::Before,
+    };
     let db = inner.ns.db();
     if ctx.service.store.collections(Some(db)).is_empty() {
         let text = format!("database {db} does not exist");
@@ -248,8 +251,8 @@ pub(super) fn find_and_modify(
     };
     let (multi, upsert) = (false, fields.bool("upsert")?.unwrap_or(false));
     let purpose = match fields.get("update") {
-        None => Purpose::Delete { multi, returned: image },
-        Some(_) => Purpose::Update { multi, upsert, returned: image },
+        None => Purpose::Delete { multi, returned },
+        Some(_) => Purpose::Update { multi, upsert, returned },
     };
     write_plan(ctx, inner, (parts, fields.document("fields")?), purpose, doc)
 }
