@@ -25,7 +25,7 @@ pub(crate) const ROW: Command = Command::new("create", "Creates a collection or 
     .flags(RowFlags::STABLE.union(RowFlags::CREATES))
     .writes(Writes::Settings)
     .reads(Reads::empty())
-    .in_transaction(InTransaction::Statement)
+    .in_transaction(InTransaction::Definition)
     .replayed(LogForm::Buckets, &[ErrorCode::NamespaceExists]);
 
 /// The options.

@@ -19,7 +19,7 @@ pub(crate) const ROW: Command = Command::new("createIndexes", "Creates indexes",
     .needs(Needs::Demands(demands::create_indexes))
     .flags(RowFlags::STABLE)
     .writes(Writes::Settings)
-    .in_transaction(InTransaction::Statement)
+    .in_transaction(InTransaction::Definition)
     .expected(Expected::Long)
     .replayed(LogForm::OneIndex, &[ErrorCode::IndexAlreadyExists, ErrorCode::NamespaceNotFound]);
 const ARGUMENTS: &[Argument] = &[
