@@ -52,16 +52,14 @@ impl SpanOptions {
     /// Custom span and rounding; `None` when they follow from a granularity.
     fn own(&self) -> Result<Option<(i64, i64)>> {
         if let Some(granularity) = self.granularity {
-            let usual = |given: Option<i64>, usual| given.is_none_or(|given| given == usual);
-            // The values that listings return may be given again.
-            if usual(self.max_span, granularity.max_span_secs())
-                && usual(self.rounding, granularity.rounding_secs())
-            {
+            // The span that listings return may be given again; they return no rounding.
+            let usual = granularity.max_span_secs();
+            if self.rounding.is_none() && self.max_span.is_none_or(|given| given == usual) {
                 return Ok(None);
             }
             return Err(invalid(
                 "Timeseries 'bucketMaxSpanSeconds' and 'bucketRoundingSeconds' cannot be set together with 'granularity', \
-                 unless they have its default values",
+                 except for the default value of 'bucketMaxSpanSeconds'",
             ));
         }
         match (self.max_span, self.rounding) {
@@ -139,14 +137,14 @@ impl TimeSeries {
             return Ok(TimeSeries { fields, granularity: None, max_span_secs, rounding_secs });
         }
         let Some(granularity) = spans.granularity else { return Ok(self.clone()) };
-        let by_one = match self.granularity {
-            Some(before) => granularity >= before && granularity as u8 - before as u8 <= 1,
+        let longer = match self.granularity {
+            Some(before) => granularity >= before,
             None => {
                 granularity.max_span_secs() >= self.max_span_secs
                     && granularity.rounding_secs() >= self.rounding_secs
             }
         };
-        if !by_one {
+        if !longer {
             return Err(invalid(
                 "Invalid transition for timeseries.granularity. Can only transition from 'seconds' to 'minutes' or \
                  'minutes' to 'hours'.",

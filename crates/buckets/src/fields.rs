@@ -67,6 +67,12 @@ impl MeasurementFields {
                     }
                     out.end();
                 }
+                ("$jsonSchema", RawValue::Document(schema)) => {
+                    match self.schema_on_bucket_meta(schema) {
+                        Some(schema) => out.append("$jsonSchema", &schema),
+                        None => out.append_element(element),
+                    };
+                }
                 (name, _) => {
                     let path = self.on_bucket_meta(name);
                     out.append_renamed(path.as_deref().unwrap_or(name).as_bytes(), element);
@@ -74,6 +80,36 @@ impl MeasurementFields {
             }
         }
         out.finish()
+    }
+
+    /// Translates a schema of measurements to one of buckets; `None` if it names other fields than
+    /// the meta field.
+    pub fn schema_on_bucket_meta(&self, schema: RawDoc<'_>) -> Option<DocBuf> {
+        let meta = self.meta.as_deref()?;
+        let mut out = DocBuilder::new();
+        for element in schema {
+            match (element.name(), element.value()) {
+                ("required", RawValue::Array(names)) => {
+                    out.start_array("required");
+                    for name in names {
+                        out.push((name.value() == RawValue::String(meta)).then_some("meta")?);
+                    }
+                    out.end();
+                }
+                ("properties", RawValue::Document(properties)) => {
+                    out.start_document("properties");
+                    for property in properties {
+                        let name = (property.name() == meta).then_some("meta")?;
+                        out.append_renamed(name.as_bytes(), property);
+                    }
+                    out.end();
+                }
+                _ => {
+                    out.append_element(element);
+                }
+            }
+        }
+        Some(out.finish())
     }
 }
 

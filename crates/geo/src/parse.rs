@@ -78,13 +78,19 @@ pub fn crs_of(doc: RawDoc<'_>) -> Result<Crs> {
         return bad("GeoJSON CRS must have field \"type\": \"name\"");
     }
     let Some(RawValue::Document(properties)) = crs.get("properties") else {
-        return bad("CRS must have field \"properties\" which is an object");
+        let kind = type_of(crs.get("properties"));
+        return bad(format!(
+            "CRS must have field \"properties\" which is an object, instead got type {kind}"
+        ));
     };
     match properties.get("name") {
         Some(RawValue::String("urn:ogc:def:crs:OGC:1.3:CRS84" | "EPSG:4326")) => Ok(Crs::Sphere),
         Some(RawValue::String(STRICT_WINDING)) => Ok(Crs::StrictSphere),
         Some(RawValue::String(name)) => bad(format!("Unknown CRS name: {name}")),
-        _ => bad("In CRS, \"properties.name\" must be a string"),
+        other => {
+            let kind = type_of(other);
+            bad(format!("In CRS, \"properties.name\" must be a string, instead got type {kind}"))
+        }
     }
 }
 
@@ -165,9 +171,9 @@ fn collection(doc: RawDoc<'_>, budget: &mut usize) -> Result<Shape> {
     let mut shape = Shape::default();
     for (at, part) in parts.iter().enumerate() {
         let RawValue::Document(part) = part.value() else {
-            let kind = part.value().type_name();
+            let (kind, shown) = (part.value().type_name(), ShellValue(part.value()));
             return bad(format!(
-                "Element {at} of \"geometries\" must be an object, instead got type {kind}"
+                "Element {at} of \"geometries\" must be an object, instead got type {kind}: {shown}"
             ));
         };
         let kind = match part.get("type") {
@@ -299,7 +305,10 @@ fn ring(value: Option<RawValue<'_>>, budget: &mut usize) -> Result<Vec<Point>> {
     let mut points = positions(value, budget)?;
     match (points.first(), points.last()) {
         (Some(first), Some(last)) if first != last => {
-            return bad(format!("Loop is not closed: {}", shown(value)));
+            let shown = shown(value);
+            return bad(format!(
+                "Loop is not closed, first vertex does not equal last vertex: {shown}"
+            ));
         }
         (None, _) => return bad(format!("Loop has no vertices: {}", shown(value))),
         _ => {}
@@ -307,8 +316,10 @@ fn ring(value: Option<RawValue<'_>>, budget: &mut usize) -> Result<Vec<Point>> {
     points.dedup();
     points.pop();
     if points.len() < 3 {
-        let shown = shown(value);
-        return bad(format!("Loop must have at least 3 different vertices: {shown}"));
+        let (count, shown) = (points.len(), shown(value));
+        return bad(format!(
+            "Loop must have at least 3 different vertices, {count} unique vertices were provided: {shown}"
+        ));
     }
     match fault_of_ring(&points)? {
         Some(fault) => bad(format!("Loop is not valid: {} {fault}", shown(value))),
@@ -325,7 +336,11 @@ fn shares_corners(shell: &Loop, hole: &Loop) -> bool {
 fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> Result<Polygon> {
     let Some(RawValue::Array(rings)) = coordinates else {
         let kind = type_of(coordinates);
-        return bad(format!("Polygon coordinates must be an array, instead got type {kind}"));
+        let subject = match crs {
+            Crs::StrictSphere => "Coordinates of polygon",
+            _ => "Polygon coordinates",
+        };
+        return bad(format!("{subject} must be an array, instead got type {kind}"));
     };
     if crs == Crs::StrictSphere {
         let count = rings.iter().count();

@@ -158,11 +158,11 @@ fn invalid_geometries_have_errors() {
         ),
         (
             "{type: 'Polygon', coordinates: [[[0,0],[1,0],[1,1]]]}",
-            "Loop is not closed: [ [ 0, 0 ], [ 1, 0 ], [ 1, 1 ] ]",
+            "Loop is not closed, first vertex does not equal last vertex: [ [ 0, 0 ], [ 1, 0 ], [ 1, 1 ] ]",
         ),
         (
             "{type: 'Polygon', coordinates: [[[0,0],[1,0],[0,0]]]}",
-            "Loop must have at least 3 different vertices: [ [ 0, 0 ], [ 1, 0 ], [ 0, 0 ] ]",
+            "Loop must have at least 3 different vertices, 2 unique vertices were provided: [ [ 0, 0 ], [ 1, 0 ], [ 0, 0 ] ]",
         ),
         ("{type: 'Polygon', coordinates: []}", "Polygon has no loops."),
         (

@@ -24,7 +24,7 @@ pub use change::{ChangeScope, LogOrder, LogScan};
 pub use cursor::{AwaitedEvent, BatchLimit, Cursor, CursorOrigin, CursorSource, Returned};
 pub use exec::shape::ResultShape;
 pub use exec::{Executor, Flow, metadata_of};
-pub use explain::{Explained, Purpose, Verbosity, cached_plans, explain, normalized_filter};
+pub use explain::{Explained, Purpose, Shown, Verbosity, cached_plans, explain, normalized_filter};
 pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
 pub use language::{

@@ -201,9 +201,9 @@ fn a_document_is_written_once() {
     assert_eq!(kept.len(), 1, "the insert's document");
     assert!(RawDoc::new(&kept[0].1).unwrap().get("s").is_some());
     // The entry of an operator update has its delta; the document that it changes is kept once.
-    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "y" }), UpdateStyle::Computed);
-    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "z" }), UpdateStyle::Computed);
-    f.change("d.c", 1, None, UpdateStyle::Computed);
+    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "y" }), UpdateStyle::Parts);
+    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "z" }), UpdateStyle::Parts);
+    f.change("d.c", 1, None, UpdateStyle::Parts);
     assert_eq!(f.kept().len(), 2);
 }
 
@@ -369,8 +369,8 @@ fn the_log_names_all_records_that_are_to_be_kept() {
             let new = doc! { "_id": id, "n": -id };
             f.change(name, id, Some(new), UpdateStyle::Replacement);
         }
-        f.change(name, 8, Some(doc! { "_id": 8, "m": 1 }), UpdateStyle::Computed);
-        f.change(name, 9, None, UpdateStyle::Computed);
+        f.change(name, 8, Some(doc! { "_id": 8, "m": 1 }), UpdateStyle::Parts);
+        f.change(name, 9, None, UpdateStyle::Parts);
         let before = f.kept().len();
         let id = f.collection(name).id();
         f.store.keep_by_log(id).unwrap();

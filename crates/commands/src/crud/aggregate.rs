@@ -60,7 +60,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::bool("allowDiskUse").null_is_value(),
     Argument::flag("bypassDocumentValidation"),
     Argument::bool("bypassEmptyTsReplacement").since("8.0"),
-    Argument::flag("explain"),
+    Argument::bool("explain"),
     Argument::any("collation").since("3.4"),
     Argument::document("let").since("5.0"),
     Argument::flag("fromMongos").unstable(),
@@ -406,11 +406,12 @@ fn follow_changes(
     first_batch(ctx, cursor, batch, reply)
 }
 
+pub(super) const WITHOUT_CURSOR: &str =
+    "The 'cursor' option is required, except for aggregate with the explain argument";
+
 fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {
     let Some(cursor) = fields.document("cursor")? else {
-        return Err(Error::failed_to_parse(
-            "The 'cursor' option is required, except for aggregate with the explain argument",
-        ));
+        return Err(Error::failed_to_parse(WITHOUT_CURSOR));
     };
     Fields::new(cursor, "aggregate.cursor").long("batchSize")
 }

@@ -19,6 +19,7 @@ use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::context::{Command, CommandContext, Handler};
+use crate::crud::aggregate::WITHOUT_CURSOR;
 use crate::crud::encrypted;
 use crate::crud::{Collating, Source, Stages, find_on_view, settings_of, source};
 use crate::diagnostics::build_info::VERSION;
@@ -90,6 +91,23 @@ impl<'a> Inner<'a> {
         };
         let setting = settings_of(ctx, name, &ns, request.body);
         Ok(Inner { request, fields, ns, searched: None, verbosity, collating, setting })
+    }
+
+    /// The same for commands that write.
+    ///
+    /// # Errors
+    /// 166 CommandNotSupportedOnView, and those of [`Inner::of`].
+    fn writing(
+        ctx: &CommandContext<'_>,
+        request: &'a Request<'a>,
+        verbosity: Verbosity,
+    ) -> Result<Inner<'a>> {
+        let inner = Inner::of(ctx, request, verbosity)?;
+        let store = &ctx.service.store;
+        if store.time_series_named(ctx.store.view, &inner.ns).is_none() {
+            store.check_no_view(ctx.store.view, &inner.ns)?;
+        }
+        Ok(inner)
     }
 
     /// The argument `let`, if the command has it.
@@ -165,7 +183,7 @@ pub(super) fn run_aggregate(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     doc.append("explainVersion", "1");
-    aggregate(ctx, request, Verbosity::QueryPlanner, doc)?;
+    explain_aggregate(ctx, request, Verbosity::QueryPlanner, doc)?;
     append_rest(ctx, request.body, request.db, doc);
     Ok(())
 }
@@ -221,7 +239,28 @@ pub(super) fn distinct(
 }
 
 /// Explains `aggregate`.
+///
+/// # Errors
+/// 9 FailedToParse without `cursor`, or with an `explain` of its own.
 pub(super) fn aggregate(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    verbosity: Verbosity,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.arguments()?;
+    if fields.get("explain").is_some() {
+        return Err(Error::failed_to_parse(
+            "The 'explain' option is illegal when a explain verbosity is also provided",
+        ));
+    }
+    if fields.get("cursor").is_none() {
+        return Err(Error::failed_to_parse(WITHOUT_CURSOR));
+    }
+    explain_aggregate(ctx, request, verbosity, doc)
+}
+
+fn explain_aggregate(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
     verbosity: Verbosity,
@@ -237,7 +276,7 @@ pub(super) fn update(
     verbosity: Verbosity,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    query::update(ctx, &Inner::of(ctx, request, verbosity)?, doc)
+    query::update(ctx, &Inner::writing(ctx, request, verbosity)?, doc)
 }
 
 /// Explains `delete`.
@@ -247,7 +286,7 @@ pub(super) fn delete(
     verbosity: Verbosity,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    query::delete(ctx, &Inner::of(ctx, request, verbosity)?, doc)
+    query::delete(ctx, &Inner::writing(ctx, request, verbosity)?, doc)
 }
 
 /// Explains `findAndModify`.
@@ -257,7 +296,7 @@ pub(super) fn find_and_modify(
     verbosity: Verbosity,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    query::find_and_modify(ctx, &Inner::of(ctx, request, verbosity)?, doc)
+    query::find_and_modify(ctx, &Inner::writing(ctx, request, verbosity)?, doc)
 }
 
 fn verbosity(word: Option<&str>) -> Result<Verbosity> {

@@ -118,6 +118,14 @@ fn first_attempt(
     Ok((outcome, shown))
 }
 
+/// Checks the combination of arguments; returns whether the new document is returned.
+///
+/// # Errors
+/// 9 FailedToParse, 14 TypeMismatch.
+pub(super) fn returns_new(fields: &Fields<'_>) -> Result<bool> {
+    Arguments::parse(fields).map(|arguments| arguments.new)
+}
+
 /// The arguments, after the check of their combinations.
 struct Arguments<'a> {
     filter: RawDoc<'a>,

@@ -40,14 +40,21 @@ pub(super) fn buckets_named(ctx: &CommandContext<'_>, ns: &Namespace) -> Option<
 }
 
 /// Refuses namespaces whose documents clients cannot write. The buckets of a time series accept
-/// writes, with `rawData` or by their own name.
+/// writes, with `rawData` or by their own name. Transactions cannot write to system collections.
 ///
 /// # Errors
-/// 73 InvalidNamespace.
+/// 73 InvalidNamespace, 50791 for a system collection in a transaction.
 pub(super) fn check_changeable(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<()> {
-    match buckets_named(ctx, ns) {
-        Some(_) => Ok(()),
-        None => check_writable(ns),
+    if buckets_named(ctx, ns).is_some() {
+        return Ok(());
+    }
+    check_writable(ns)?;
+    match ctx.store.in_transaction() && ns.collection().starts_with("system.") {
+        true => Err(Error::new(
+            ErrorCode(50791),
+            format!("Cannot write to system collection {ns} within a transaction."),
+        )),
+        false => Ok(()),
     }
 }
 
@@ -178,7 +185,9 @@ pub(super) fn update(
         );
     };
     let operators = match statement.update {
-        RawValue::Document(update) if update.iter().all(|field| field.name().starts_with('$')) => {
+        RawValue::Document(update)
+            if !update.is_empty() && update.iter().all(|field| field.name().starts_with('$')) =>
+        {
             update
         }
         RawValue::Document(_) => {
@@ -228,6 +237,9 @@ fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bo
                 part.value().as_document().is_some_and(|part| only_meta(part, fields, depth + 1))
             }),
             ("$comment", _) => true,
+            ("$jsonSchema", RawValue::Document(schema)) => {
+                fields.schema_on_bucket_meta(schema).is_some()
+            }
             (name, _) => fields.on_bucket_meta(name).is_some(),
         })
 }

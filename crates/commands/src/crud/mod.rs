@@ -31,7 +31,7 @@ pub(crate) use view::{
     Source, Stages, budget, command_scope, decide_collation, hint_on, reads_log, run_settings,
     source,
 };
-pub(crate) use write::{check_creatable, check_writable};
+pub(crate) use write::{check_creatable, check_definable, check_writable};
 
 use crate::context::Command;
 

@@ -232,6 +232,20 @@ pub(crate) fn check_writable(ns: &Namespace) -> Result<()> {
     Ok(())
 }
 
+/// Refuses definitions of system collections in a transaction.
+///
+/// # Errors
+/// 263 OperationNotSupportedInTransaction.
+pub(crate) fn check_definable(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<()> {
+    match ctx.store.in_transaction() && ns.collection().starts_with("system.") {
+        true => Err(Error::new(
+            ErrorCode::OperationNotSupportedInTransaction,
+            format!("Cannot create system collection {ns} within a transaction."),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Whether a write failed because its collection was dropped. A dropped index is different: a
 /// second run over the same collection would change documents twice.
 pub(super) fn was_dropped(store: StoreSession<'_>, error: &Error, collection: &Collection) -> bool {

@@ -121,7 +121,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         let new = expires.then(encrypted_fields::expiring_index);
         encrypted_fields::check_validation(&fields).and(new.map_or(Ok(()), Err))?;
     }
-    if series.is_some() {
+    if ctx.store.collection(&ns).is_some_and(|found| found.time_series().is_some()) {
         let validation = ["validator", "validationLevel", "validationAction"];
         if let Some(name) = validation.iter().find(|name| fields.get(name).is_some()) {
             return Err(invalid(format!("option not supported on a time series: {name}")));
@@ -192,6 +192,18 @@ fn capped_limits(
     }
 }
 
+/// Appends the options for the log: the limits of a capped collection as they were given.
+fn log_options(new: RawDoc<'_>, (size, max): (Option<i64>, Option<i64>), command: &mut DocBuilder) {
+    for (name, limit) in [("cappedSize", size), ("cappedMax", max)] {
+        if let Some(limit) = limit {
+            command.append(name, limit);
+        }
+    }
+    for option in new.iter().filter(|option| !matches!(option.name(), "size" | "max")) {
+        command.append_element(option);
+    }
+}
+
 /// Changes options of `create`; others keep their values.
 fn change_options(
     ctx: &CommandContext<'_>,
@@ -224,7 +236,8 @@ fn change_options(
     validation(fields, ns, &mut new)?;
     let new = new.finish();
     let mut command = DocBuilder::new();
-    command.append("collMod", ns.collection()).append_all(new.as_doc());
+    command.append("collMod", ns.collection());
+    log_options(new.as_doc(), (size, max), &mut command);
     if let Some(grown) = grown {
         command.append("timeseries", grown);
     }

@@ -14,7 +14,7 @@ use super::options::{
 };
 use super::{encrypted_fields, time_series, view};
 use crate::context::{Command, CommandContext};
-use crate::crud::check_creatable;
+use crate::crud::{check_creatable, check_definable};
 use crate::request::row::{InTransaction, LogForm, Reads, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
@@ -25,7 +25,7 @@ pub(crate) const ROW: Command = Command::new("create", "Creates a collection or 
     .flags(RowFlags::STABLE.union(RowFlags::CREATES))
     .writes(Writes::Settings)
     .reads(Reads::empty())
-    .in_transaction(InTransaction::Statement)
+    .in_transaction(InTransaction::Definition)
     .replayed(LogForm::Buckets, &[ErrorCode::NamespaceExists]);
 
 /// The options.
@@ -58,6 +58,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     let ns = request.namespace()?;
     let ns = created(ns, &fields)?;
     check_creatable(&ns)?;
+    check_definable(ctx, &ns)?;
     let defining = Defining {
         ns: &ns,
         uuid: request.uuid,

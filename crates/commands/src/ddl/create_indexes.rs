@@ -9,7 +9,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::encrypted_fields::check_indexes;
 use super::time_series::on_measurements;
 use crate::context::{COLLECTION_UUID, Command, CommandContext};
-use crate::crud::check_writable;
+use crate::crud::{check_definable, check_writable};
 use crate::request::row::{Expected, InTransaction, LogForm, RowFlags, Writes};
 use crate::request::{Fields, Needs, Request};
 use crate::rules::rights::demands;
@@ -19,7 +19,7 @@ pub(crate) const ROW: Command = Command::new("createIndexes", "Creates indexes",
     .needs(Needs::Demands(demands::create_indexes))
     .flags(RowFlags::STABLE)
     .writes(Writes::Settings)
-    .in_transaction(InTransaction::Statement)
+    .in_transaction(InTransaction::Definition)
     .expected(Expected::Long)
     .replayed(LogForm::OneIndex, &[ErrorCode::IndexAlreadyExists, ErrorCode::NamespaceNotFound]);
 const ARGUMENTS: &[Argument] = &[
@@ -96,6 +96,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         None => (ns, specs),
     };
     check_writable(&ns)?;
+    check_definable(ctx, &ns)?;
     if let Some(collection) = ctx.store.collection(&ns) {
         check_indexes(collection.options().as_doc(), &specs)?;
     }

@@ -139,7 +139,10 @@ fn auto_index_id(fields: &Fields<'_>, ns: &Namespace) -> Result<()> {
 /// The largest size of a capped collection: one petabyte.
 const MAX_CAPPED_BYTES: i64 = 1 << 50;
 
-/// `capped`, `size`, `max`. Manual: "create", "size": rounded up to a multiple of 256.
+/// The document limit that is stored for 0 and negative numbers: none.
+const NO_MAX: i64 = i32::MAX as i64;
+
+/// `capped`, `size`, `max`. Manual: "create".
 fn capped(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     if fields.bool("capped")? != Some(true) {
         return Ok(());
@@ -147,16 +150,13 @@ fn capped(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     let size = fields.long("size")?.unwrap_or(0);
     options.append("capped", true);
     options.append("size", compact(capped_size(size)?));
-    match fields.long("max")? {
-        Some(max) if max > 0 => {
-            options.append("max", compact(capped_max(max)?));
-        }
-        _ => {}
+    if let Some(max) = fields.long("max")? {
+        options.append("max", compact(capped_max(max)?));
     }
     Ok(())
 }
 
-/// The size of a capped collection as it is stored.
+/// Checks the size of a capped collection.
 ///
 /// # Errors
 /// 2 BadValue above a petabyte.
@@ -164,10 +164,10 @@ pub(super) fn capped_size(size: i64) -> Result<i64> {
     if size > MAX_CAPPED_BYTES {
         return Err(Error::bad_value("Cannot set size to more than a PB"));
     }
-    Ok((size + 255) / 256 * 256)
+    Ok(size)
 }
 
-/// The document limit of a capped collection as it is stored; 0 and negative numbers are no limit.
+/// The document limit of a capped collection as it is stored.
 ///
 /// # Errors
 /// 2 BadValue for 2^31 and more.
@@ -175,7 +175,7 @@ pub(super) fn capped_max(max: i64) -> Result<i64> {
     if max >= 1 << 31 {
         return Err(Error::bad_value("max in a capped collection has to be < 2^31 or not set"));
     }
-    Ok(max.max(0))
+    Ok(if max > 0 { max } else { NO_MAX })
 }
 
 /// A number as an int32 if it fits.

@@ -40,6 +40,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
     let (from, to) = (Namespace::parse(from)?, Namespace::parse(to)?);
+    if [&from, &to].iter().any(|ns| TimeSeries::name_of(ns).is_some()) {
+        let text = "Renaming system.buckets collections is not allowed";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
     check_writable(&to)?;
     if from.as_str() == OPLOG {
         let text = "can't rename live oplog while replicating";
@@ -48,10 +52,6 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     let views = mayfly_storage::SYSTEM_VIEWS;
     if from.collection() == views || to.collection() == views {
         let text = "renaming system.views collection or renaming to system.views is not allowed";
-        return Err(Error::new(ErrorCode::IllegalOperation, text));
-    }
-    if [&from, &to].iter().any(|ns| TimeSeries::name_of(ns).is_some()) {
-        let text = "Renaming system.buckets collections is not allowed";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
     for (ns, text) in [

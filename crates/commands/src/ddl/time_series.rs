@@ -38,7 +38,7 @@ pub(super) fn create(
 ) -> Result<()> {
     let ns = defining.ns;
     for name in INCOMPATIBLE.iter().filter(|name| fields.get(name).is_some()) {
-        if fields.get(name) != Some(RawValue::Bool(false)) {
+        if *name == "clusteredIndex" || fields.get(name) != Some(RawValue::Bool(false)) {
             return Err(invalid(format!("'timeseries' is not allowed with '{name}'")));
         }
     }

@@ -107,8 +107,6 @@ fn what_transactions_take_is_what_the_manual_lists() {
         "aggregate",
         "bulkWrite",
         "coordinateCommitTransaction",
-        "create",
-        "createIndexes",
         "delete",
         "distinct",
         "find",
@@ -120,6 +118,8 @@ fn what_transactions_take_is_what_the_manual_lists() {
         "update",
     ];
     assert_eq!(named(|row| row.in_transaction == InTransaction::Statement), statements);
+    let definitions = ["create", "createIndexes"];
+    assert_eq!(named(|row| row.in_transaction == InTransaction::Definition), definitions);
     assert_eq!(named(|row| row.in_transaction == InTransaction::LaterStatement), ["killCursors"]);
     let ends = ["abortTransaction", "commitTransaction"];
     assert_eq!(named(|row| row.in_transaction == InTransaction::Ends), ends);

@@ -131,6 +131,8 @@ pub enum InTransaction {
     RefusedWith(&'static str),
     /// It is a statement.
     Statement,
+    /// It is a statement that defines something: the transaction must read locally.
+    Definition,
     /// It is a statement, but not the first one.
     LaterStatement,
     /// It ends the transaction.

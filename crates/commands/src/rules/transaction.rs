@@ -16,6 +16,7 @@ use mayfly_base::{Error, ErrorCode, ErrorLabel, Result};
 use mayfly_service::sharding::SHARD;
 use mayfly_service::{Beginning, CheckedOut, Connection, Service, TransactionInfo};
 use mayfly_storage::{ReadView, StoreSession};
+use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
@@ -52,7 +53,10 @@ pub(crate) fn validate(
                 "Cannot run {name} as the first operation in a multi-document transaction."
             ));
         }
-        InTransaction::Statement | InTransaction::LaterStatement | InTransaction::Ends => {}
+        InTransaction::Statement
+        | InTransaction::Definition
+        | InTransaction::LaterStatement
+        | InTransaction::Ends => {}
         InTransaction::Informational if part == TransactionPart::Continues => {
             (generic.transaction, generic.txn_number) = (None, None);
             return Ok(());
@@ -138,11 +142,33 @@ pub(crate) fn check_out(
         return Err(error);
     }
     if let Some(shown) = session.shown(&*service.clock) {
+        if request.row.in_transaction == InTransaction::Definition
+            && let Err(error) = check_local(request.row.name, &shown.beginning)
+        {
+            session.abort_open();
+            return Err(error);
+        }
         let mut extra = DocBuilder::new();
         append_transaction(&mut extra, &shown);
         op.update_info(|info| info.extra = extra.finish().into_bytes());
     }
     Ok(Some(session))
+}
+
+/// Refuses definitions in a transaction that does not read locally. Manual: "Read Concern "local"",
+/// "Read Concern local and Transactions".
+fn check_local(command: &str, beginning: &Beginning) -> Result<()> {
+    let concern = beginning.read_concern.as_doc();
+    match concern.get("level").and_then(RawValue::as_str) {
+        None | Some("local") => Ok(()),
+        Some(_) => Err(Error::new(
+            ErrorCode::InvalidOptions,
+            format!(
+                "Command {command} does not support this transaction's {{ readConcern: {} }}",
+                Shell(concern)
+            ),
+        )),
+    }
 }
 
 /// Ends a statement with a reply of `reply_bytes` bytes: its transaction continues, or is aborted

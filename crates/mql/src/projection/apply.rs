@@ -23,6 +23,7 @@ pub(super) fn apply(
         frame,
         filter,
         in_found_item: false,
+        in_inner_array: false,
         adds_levels: false,
     };
     for element in doc.iter() {
@@ -45,6 +46,8 @@ struct ProjectionRun<'a> {
     filter: Option<&'a Matcher>,
     /// The positional operator was applied to an enclosing array.
     in_found_item: bool,
+    /// An enclosing array is an item of another one: `$slice` does not look into it.
+    in_inner_array: bool,
     /// A computed value may add levels, so the result may be nested deeper than the document.
     adds_levels: bool,
 }
@@ -68,7 +71,9 @@ impl<'a> ProjectionRun<'a> {
                 self.make(branch, element.name(), Some(element.value()), out)?;
             }
             (_, Some(Branch::Slice(slice))) => match element.value() {
-                RawValue::Array(items) => slice.append(element.name(), items, out),
+                RawValue::Array(items) if !self.in_inner_array => {
+                    slice.append(element.name(), items, out)
+                }
                 _ => {
                     out.append_element(element);
                 }
@@ -166,9 +171,11 @@ impl<'a> ProjectionRun<'a> {
                 out.end();
             }
             RawValue::Array(inner) => {
+                let before = std::mem::replace(&mut self.in_inner_array, true);
                 out.push_array();
                 self.items(level, inner, out, depth + 1)?;
                 out.end();
+                self.in_inner_array = before;
             }
             _ if level.makes => {
                 out.push_document();

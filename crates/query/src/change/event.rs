@@ -2,7 +2,7 @@
 //! Events". The field `ttl` is an extension of this server.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_buckets::BUCKETS_PREFIX;
+use mayfly_buckets::{BUCKETS_PREFIX, TimeSeries};
 use mayfly_storage::{LogEntry, LogOperation, SYSTEM_VIEWS, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -239,11 +239,10 @@ impl Builder {
                     "collMod" => "modify",
                     _ => return Outcome::Nothing,
                 };
-                if kind == "create"
-                    && let Some(series) = name.strip_prefix(BUCKETS_PREFIX)
+                if let Some(series) = name.strip_prefix(BUCKETS_PREFIX)
                     && self.wants(about.db, series)
                 {
-                    return self.create_series(about, object, series);
+                    return self.series(about, (kind, object), (name, series));
                 }
                 if !self.wants(about.db, name) {
                     return Outcome::Nothing;
@@ -282,14 +281,36 @@ impl Builder {
         Outcome::Event(out.finish())
     }
 
-    /// The creation of a time series, which the log has as that of its buckets.
-    fn create_series(&self, about: &About<'_>, command: RawDoc<'_>, name: &str) -> Outcome {
-        let mut out = self.begin(about, "create");
+    /// A change of a time series, which the log has as that of its buckets. The event shows the
+    /// time series as a view of them.
+    fn series(
+        &self,
+        about: &About<'_>,
+        (kind, command): (&str, RawDoc<'_>),
+        (buckets, name): (&str, &str),
+    ) -> Outcome {
+        let series = match kind {
+            "create" => TimeSeries::from_options(command),
+            "modify" => with_other_spans(about, command),
+            _ => None,
+        };
+        let Some(series) = series else { return Outcome::Nothing };
+        let mut out = self.begin_without_uuid(about, kind);
         append_namespace(&mut out, "ns", about.db, name);
-        out.append("nsType", "timeseries").start_document("operationDescription");
-        command.iter().skip(1).for_each(|field| {
-            out.append_element(field);
-        });
+        if kind == "create" {
+            out.append("nsType", "timeseries");
+        }
+        out.start_document("operationDescription").append("viewOn", buckets);
+        out.start_array("pipeline").push_document();
+        out.start_document("$_internalUnpackBucket")
+            .append("timeField", series.fields.time.as_str());
+        if let Some(meta) = &series.fields.meta {
+            out.append("metaField", meta.as_str());
+        }
+        out.append("bucketMaxSpanSeconds", series.max_span_secs as i32).end().end().end();
+        if let Some(collation) = command.get("collation") {
+            out.append("collation", collation);
+        }
         out.end();
         Outcome::Event(out.finish())
     }
@@ -376,6 +397,15 @@ impl Builder {
     }
 }
 
+/// The time series after a change of its spans; `None` for other changes.
+fn with_other_spans(about: &About<'_>, command: RawDoc<'_>) -> Option<TimeSeries> {
+    let before = about.operation.get("o2")?.as_document()?;
+    let before = before.get("collectionOptions_old")?.as_document()?;
+    let before = TimeSeries::from_options(before)?;
+    let after = before.grown(command.get("timeseries")?.as_document()?).ok()?;
+    (after.max_span_secs != before.max_span_secs).then_some(after)
+}
+
 /// Appends `operationDescription` for a change of the catalog.
 fn describe(kind: &str, command: RawDoc<'_>, out: &mut DocBuilder) {
     let arguments = || command.iter().skip(1);
@@ -398,8 +428,14 @@ fn describe(kind: &str, command: RawDoc<'_>, out: &mut DocBuilder) {
             arguments().for_each(|field| {
                 out.append_element(field);
             });
-            out.start_document("idIndex").append("v", 2).start_document("key").append("_id", 1);
-            out.end().append("name", "_id_").end();
+            if command.get("clusteredIndex").is_none() {
+                out.start_document("idIndex").append("v", 2);
+                out.start_document("key").append("_id", 1).end().append("name", "_id_");
+                if let Some(collation) = command.get("collation") {
+                    out.append("collation", collation);
+                }
+                out.end();
+            }
         }
         _ => arguments().for_each(|field| {
             out.append_element(field);

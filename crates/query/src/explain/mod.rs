@@ -47,12 +47,27 @@ pub enum Purpose {
         multi: bool,
         /// Whether a document is inserted if none matches.
         upsert: bool,
+        /// What is returned.
+        returned: Shown,
     },
     /// Documents are deleted.
     Delete {
         /// Whether all documents are deleted, or the first.
         multi: bool,
+        /// What is returned.
+        returned: Shown,
     },
+}
+
+/// The version of a changed document that an operation returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// No version.
+    Nothing,
+    /// The version before the change.
+    Before,
+    /// The version after the change.
+    After,
 }
 
 /// The verbosity of explain.
@@ -83,6 +98,12 @@ pub struct Explained<'a> {
 }
 
 impl Explained<'_> {
+    /// Whether the projection is that of a document which the operation changes.
+    fn projects_written(&self) -> bool {
+        let writes = matches!(self.purpose, Purpose::Update { .. } | Purpose::Delete { .. });
+        writes && self.projection.is_some()
+    }
+
     /// Whether the operation runs.
     pub(crate) fn runs(&self) -> bool {
         self.verbosity >= Verbosity::ExecutionStats
@@ -221,7 +242,7 @@ fn run(
 ) -> Result<()> {
     let first_only = matches!(
         explained.purpose,
-        Purpose::Update { multi: false, .. } | Purpose::Delete { multi: false }
+        Purpose::Update { multi: false, .. } | Purpose::Delete { multi: false, .. }
     );
     let mut shown = 0;
     while !(executor.is_done() || first_only && shown > 0) {

@@ -20,6 +20,8 @@ pub(super) struct Node {
     pub(super) at_end: bool,
     /// Whether this is an express stage, which has no common statistics.
     pub(super) express: bool,
+    /// The numbers of documents that an express stage would update and delete.
+    pub(super) changed: Option<(u64, u64)>,
     pub(super) input: Option<Box<Node>>,
     /// The inputs, if there are several.
     pub(super) inputs: Vec<Node>,
@@ -37,6 +39,7 @@ impl Node {
             idle: 0,
             at_end: true,
             express: false,
+            changed: None,
             input: None,
             inputs: Vec::new(),
         }
@@ -109,6 +112,10 @@ impl Node {
         if self.express {
             out.append_all(self.fields.as_doc()).append_all(self.counted.as_doc());
             out.append("nReturned", number(self.returned));
+            if let Some((updated, deleted)) = self.changed {
+                out.append("nWouldModify", updated as i64).append("nWouldUpsert", 0i64);
+                out.append("nWouldDelete", deleted as i64);
+            }
             return;
         }
         out.append("nReturned", number(self.returned));

@@ -2,6 +2,7 @@
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
+use super::Explained;
 use super::node::Node;
 use super::tree::{ExplainContext, node};
 use crate::exec::NodeStats;
@@ -11,7 +12,7 @@ use crate::plan::Plan;
 pub(super) fn projected(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Node {
     let node = node(of, plan, ran);
     match of.explained.projection {
-        Some(projection) if !plan.is_covered() => {
+        Some(projection) if !plan.is_covered() && !of.explained.projects_written() => {
             let (returned, over) = (ran.counters.returned, ran.counters.over);
             let stage = Node::new(projection_stage(projection)).with(|out| {
                 out.append("transformBy", projection);
@@ -20,6 +21,18 @@ pub(super) fn projected(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -
         }
         _ => node,
     }
+}
+
+/// The stages of a write with the projection of the returned document above them.
+pub(super) fn written(explained: &Explained<'_>, node: Node) -> Node {
+    let Some(projection) = explained.projection.filter(|_| explained.projects_written()) else {
+        return node;
+    };
+    let stage = Node::new("PROJECTION_DEFAULT").with(|out| {
+        out.append("transformBy", projection);
+    });
+    let (returned, over) = (node.returned, node.at_end);
+    stage.did(returned, returned, over).over(node)
 }
 
 /// The projection that stages with these paths need.

@@ -15,9 +15,9 @@ use super::bounds::{Scan, rest, scan_bounds};
 use super::count_scan::counted_scan;
 use super::filter::{joined, parts};
 use super::node::{Node, number};
-use super::projection::{projected, shown};
+use super::projection::{projected, shown, written};
 use super::text::text_match;
-use super::{Explained, Purpose};
+use super::{Explained, Purpose, Shown};
 use crate::exec::{Counters, NodeStats};
 use crate::language::CanonicalQuery;
 use crate::plan::{FilterBounds, IndexScan, NearAccess, Plan, RecordScan, filter_bounds_of_point};
@@ -63,7 +63,7 @@ pub(super) fn tree(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Nod
         }
         false => node,
     };
-    purpose(of.explained, plan, ran, node)
+    written(of.explained, purpose(of.explained, plan, ran, node))
 }
 
 /// Whether a filter is a single `$or`, whose alternatives are planned separately.
@@ -219,7 +219,7 @@ fn residual_filter(of: &ExplainContext<'_>, input: &Plan) -> Vec<DocBuf> {
 pub(super) fn nothing(explained: &Explained<'_>) -> Node {
     let ran =
         NodeStats { counters: Counters { over: true, ..Counters::default() }, inputs: Vec::new() };
-    purpose(explained, &Plan::Nothing, &ran, Node::new("EOF"))
+    written(explained, purpose(explained, &Plan::Nothing, &ran, Node::new("EOF")))
 }
 
 /// Number of results that a plan skipped.
@@ -241,16 +241,22 @@ fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &NodeStats, input: Node)
             out.append("nCounted", number(found));
             out.append("nSkipped", number(skipped(plan, ran)));
         }),
-        Purpose::Update { upsert, .. } => {
+        Purpose::Update { upsert, returned, .. } => {
             let upserts = i32::from(upsert && found == 0);
-            Node::new("UPDATE").did(0, examined, true).over(input).counting(|out| {
+            let returned = match returned {
+                Shown::Nothing => 0,
+                Shown::After if upserts > 0 => 1,
+                Shown::Before | Shown::After => found,
+            };
+            Node::new("UPDATE").did(returned, examined, true).over(input).counting(|out| {
                 out.append("nMatched", number(found)).append("nWouldModify", number(found));
                 out.append("nWouldUpsert", upserts);
             })
         }
-        Purpose::Delete { multi } => {
+        Purpose::Delete { multi, returned } => {
             let stage = if multi { "BATCHED_DELETE" } else { "DELETE" };
-            let stage = Node::new(stage).did(0, examined, true).over(input);
+            let returned = if returned == Shown::Nothing { 0 } else { found };
+            let stage = Node::new(stage).did(returned, examined, true).over(input);
             stage.counting(|out| {
                 out.append("nWouldDelete", number(found));
             })
@@ -284,8 +290,9 @@ fn express(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Option<Node
             "EXPRESS_CLUSTERED_IXSCAN"
         }
         Purpose::Find if !of.only_keys => "EXPRESS_IXSCAN",
-        Purpose::Update { multi: false, upsert: false } => "EXPRESS_UPDATE",
-        Purpose::Delete { multi: false } => "EXPRESS_DELETE",
+        _ if of.explained.projects_written() => return None,
+        Purpose::Update { multi: false, upsert: false, .. } => "EXPRESS_UPDATE",
+        Purpose::Delete { multi: false, .. } => "EXPRESS_DELETE",
         Purpose::Find | Purpose::Count | Purpose::Update { .. } | Purpose::Delete { .. } => {
             return None;
         }
@@ -294,8 +301,15 @@ fn express(of: &ExplainContext<'_>, plan: &Plan, ran: &NodeStats) -> Option<Node
         out.append("keyPattern", key.as_str()).append("indexName", name.as_str());
     });
     node.express = true;
-    node.returned = if of.explained.purpose == Purpose::Find { ran.counters.returned } else { 0 };
+    let found = ran.counters.returned;
     let (keys, documents) = totals(ran);
+    let (returned, changed) = match of.explained.purpose {
+        Purpose::Update { returned, .. } => (returned, Some((found, 0))),
+        Purpose::Delete { returned, .. } => (returned, Some((0, found))),
+        Purpose::Find | Purpose::Count => (Shown::Before, None),
+    };
+    node.returned = if returned == Shown::Nothing { 0 } else { found };
+    node.changed = changed;
     Some(node.counting(|out| {
         out.append("keysExamined", number(keys)).append("docsExamined", number(documents));
     }))

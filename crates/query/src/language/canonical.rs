@@ -70,8 +70,8 @@ impl Hint {
         }
     }
 
-    /// Parses the `hint` argument: a name, a key pattern, or `{$natural: 1 | -1}`. An empty
-    /// document is no hint.
+    /// Parses the `hint` argument: a name, which may also stand in the field `$hint` of a document,
+    /// a key pattern, or `{$natural: 1 | -1}`. An empty document is no hint.
     ///
     /// # Errors
     /// 9 FailedToParse for other types, 2 BadValue for an invalid `$natural`.
@@ -83,6 +83,7 @@ impl Hint {
                 Err(Error::bad_value("$natural hint must have no other fields"))
             }
             RawValue::Document(key) => match key.get("$natural") {
+                None if let Some(name) = named(key) => Ok(Some(Hint::Name(name.to_owned()))),
                 None => Ok(Some(Hint::Key(key.to_owned()))),
                 Some(RawValue::Int32(1) | RawValue::Int64(1) | RawValue::Double(1.0)) => {
                     Ok(Some(Hint::Natural { backward: false }))
@@ -98,6 +99,12 @@ impl Hint {
             ))),
         }
     }
+}
+
+/// The name of an index in a hint of the form `{$hint: name}`.
+fn named(hint: RawDoc<'_>) -> Option<&str> {
+    let first = hint.iter().next().filter(|first| first.name() == "$hint")?;
+    first.value().as_str()
 }
 
 /// The arguments of a `find` besides the filter.
@@ -175,6 +182,18 @@ pub(crate) fn sorts_by_score(sort: &SortPattern) -> bool {
     sort.fields().iter().any(|field| field.metadata == Some(metadata::TEXT_SCORE))
 }
 
+/// Rejects a hint that contradicts a natural order.
+fn check_natural_order(backward: bool, hint: Option<&Hint>) -> Result<()> {
+    match hint {
+        None => Ok(()),
+        Some(Hint::Natural { backward: hinted }) if *hinted == backward => Ok(()),
+        Some(Hint::Natural { .. }) => Err(Error::bad_value(
+            "$natural hint must be in the same direction as $natural sort order",
+        )),
+        Some(_) => Err(Error::bad_value("index hint not allowed with $natural sort order")),
+    }
+}
+
 /// Rejects a natural order or hint in a search by distance.
 fn check_natural(sort: Option<bool>, hint: Option<&Hint>) -> Result<()> {
     let fail = |what| {
@@ -231,6 +250,9 @@ impl CanonicalQuery {
         };
         if matcher.seeks_by_distance() {
             check_natural(natural_backward, options.hint.as_ref())?;
+        }
+        if let (Some(backward), false) = (natural_backward, matcher.text().is_some()) {
+            check_natural_order(backward, options.hint.as_ref())?;
         }
         let projection = match options.projection {
             Some(projection) if !projection.is_empty() => {

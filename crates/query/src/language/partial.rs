@@ -5,10 +5,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_mql::matcher::{DocumentTest, Expr, Predicate};
+use mayfly_buckets::MeasurementFields;
+use mayfly_mql::matcher::{DocumentTest, Expr, GeoTest, Predicate};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{DocumentCheck, FilterCompiler, RecordFilter};
-use mayfly_value::{Collation, RawDoc};
+use mayfly_value::{Collation, RawDoc, ValueBuf, ty};
 
 use super::validator::Validator;
 
@@ -41,12 +42,7 @@ impl FilterCompiler for PartialFilters {
         filter: RawDoc<'_>,
         collation: Option<&Arc<Collation>>,
     ) -> Result<Arc<dyn RecordFilter>> {
-        let context = ParseContext { collation: collation.cloned(), ..ParseContext::default() };
-        let matcher = Matcher::parse(filter, &context).map_err(|error| match error.code() {
-            // `$$NOW` and `$$CLUSTER_TIME`.
-            ErrorCode(51144) => Error::new(ErrorCode::QueryFeatureNotAllowed, error.message()),
-            _ => error,
-        })?;
+        let matcher = parsed(filter, collation)?;
         if let Some(test) = refused_condition(matcher.root()) {
             let text = format!("{} is not allowed in this context", test.name());
             return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
@@ -59,6 +55,31 @@ impl FilterCompiler for PartialFilters {
         }
         Ok(Arc::new(Compiled(matcher)))
     }
+
+    fn check_over_measurements(
+        &self,
+        filter: RawDoc<'_>,
+        fields: &MeasurementFields,
+    ) -> Result<()> {
+        match unbounded(parsed(filter, None)?.root(), fields) {
+            None => self.compile(filter, None).map(|_| ()),
+            Some(why) => Err(Error::new(
+                ErrorCode(5_916_301),
+                format!(
+                    "Error translating non-metadata time-series predicate to operate on buckets: {why}"
+                ),
+            )),
+        }
+    }
+}
+
+fn parsed(filter: RawDoc<'_>, collation: Option<&Arc<Collation>>) -> Result<Matcher> {
+    let context = ParseContext { collation: collation.cloned(), ..ParseContext::default() };
+    Matcher::parse(filter, &context).map_err(|error| match error.code() {
+        // `$$NOW` and `$$CLUSTER_TIME`.
+        ErrorCode(51144) => Error::new(ErrorCode::QueryFeatureNotAllowed, error.message()),
+        _ => error,
+    })
 }
 
 /// The expression of a filter that [`PartialFilters`] compiled; `None` for others.
@@ -102,5 +123,53 @@ fn unsupported_predicate(predicate: &Predicate) -> Option<&'static str> {
         Predicate::ElemMatchDocument(_) | Predicate::ElemMatchValue(_) => Some("$elemMatch"),
         Predicate::Not(_) => Some("$not"),
         Predicate::All(parts) => parts.iter().find_map(unsupported_predicate),
+    }
+}
+
+/// Why a filter on measurements cannot be decided from the meta field and the bounds of a bucket;
+/// `None` if it can.
+fn unbounded(expr: &Expr, fields: &MeasurementFields) -> Option<&'static str> {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().find_map(|part| unbounded(part, fields)),
+        Expr::Path { path, predicate } => match fields.on_bucket_meta(path.as_str()) {
+            Some(_) => None,
+            None => unbounded_predicate(predicate, path.as_str() == fields.time),
+        },
+        Expr::Nor(_) if concerns_meta_only(expr, fields) => None,
+        Expr::Nor(_) => Some("can't handle this predicate"),
+        Expr::Document(_) | Expr::Always(_) => None,
+    }
+}
+
+fn concerns_meta_only(expr: &Expr, fields: &MeasurementFields) -> bool {
+    let reads = expr.reads();
+    reads.is_some_and(|it| it.paths.iter().all(|path| fields.on_bucket_meta(path).is_some()))
+}
+
+fn unbounded_predicate(predicate: &Predicate, is_time: bool) -> Option<&'static str> {
+    match predicate {
+        Predicate::Cmp { value, .. } => unbounded_operand(value, is_time),
+        Predicate::In(list) if !list.regexes().is_empty() => {
+            Some("can't handle $regex predicate (inside $in predicate)")
+        }
+        Predicate::In(list) => {
+            list.values().iter().find_map(|value| unbounded_operand(value, is_time))
+        }
+        Predicate::All(parts) => parts.iter().find_map(|part| unbounded_predicate(part, is_time)),
+        Predicate::Geo(test, _) if !matches!(**test, GeoTest::Near(_)) => None,
+        Predicate::Exists => None,
+        _ => Some("can't handle this predicate"),
+    }
+}
+
+fn unbounded_operand(value: &ValueBuf, is_time: bool) -> Option<&'static str> {
+    match value.type_byte() {
+        ty::DOCUMENT | ty::ARRAY => Some("operand can't be an object or array"),
+        ty::NULL => Some("can't handle {$eq: null}"),
+        ty::DATE => None,
+        _ if is_time => {
+            Some("This predicate will never be true, because the time field always contains a Date")
+        }
+        _ => None,
     }
 }

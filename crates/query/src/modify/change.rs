@@ -76,8 +76,9 @@ pub(super) fn change_one(
     update.with_paths(before.as_doc(), &context, |paths| {
         let style = match paths {
             Some(paths) if spec.encrypted.is_none() => UpdateStyle::Operators(paths),
-            _ if update.is_replacement() => UpdateStyle::Replacement,
-            _ => UpdateStyle::Computed,
+            Some(_) => UpdateStyle::Parts,
+            None if update.is_replacement() => UpdateStyle::Replacement,
+            None => UpdateStyle::Computed,
         };
         unit.update(key, &before, after.as_doc(), style)
     })??;

@@ -138,10 +138,15 @@ fn key(path: &str) -> Result<String> {
 /// A distance: a number, or an expression that is constant.
 fn distance(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<f64> {
     let computed = match value {
-        RawValue::Document(_) => {
+        RawValue::Document(_) | RawValue::String(_) => {
             let expression = Expression::parse_in(value, scope)?;
             if !expression.dependencies().is_empty() {
-                return Err(error::mistyped(format!("{name} must be constant")));
+                let text = format!("{name} must be constant");
+                return Err(match name {
+                    "minDistance" => Error::new(ErrorCode(7_555_701), text),
+                    "maxDistance" => Error::new(ErrorCode(7_555_702), text),
+                    _ => error::mistyped(text),
+                });
             }
             expression.evaluate(Frame::new(RawDoc::EMPTY))?.or_undefined().to_owned()
         }

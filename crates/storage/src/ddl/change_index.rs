@@ -161,6 +161,10 @@ impl Store {
             result.hidden = Some((spec.hidden(), hidden));
             spec = spec.with_hidden(hidden);
         }
+        if change.prepare_unique.is_some() && collection.time_series().is_some() {
+            let text = "option not supported on a time-series collection: prepareUnique";
+            return Err(Error::new(ErrorCode::InvalidOptions, text));
+        }
         if let Some(prepare_unique) = change.prepare_unique
             && prepare_unique != spec.prepare_unique()
             && !spec.unique()

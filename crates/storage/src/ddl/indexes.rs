@@ -111,7 +111,10 @@ impl Store {
                 Requested::Id(collation) => id_collations.extend(collation),
                 Requested::Index(spec, note) => {
                     let spec = match &series {
-                        Some((_, series)) => Box::new(checked_on_buckets(&spec, &series.fields)?),
+                        Some((_, series)) => {
+                            let filters = self.filters.as_ref();
+                            Box::new(checked_on_buckets(&spec, &series.fields, filters)?)
+                        }
                         None => spec,
                     };
                     // Checked before a collection is created, which an invalid filter must not

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
+use mayfly_buckets::MeasurementFields;
 use mayfly_value::{Collation, RawDoc};
 
 use super::validation::DocumentCheck;
@@ -34,6 +35,20 @@ pub trait FilterCompiler: Send + Sync {
         filter: RawDoc<'_>,
         collation: Option<&Arc<Collation>>,
     ) -> Result<Arc<dyn RecordFilter>>;
+
+    /// Checks a `partialFilterExpression` over measurements of a time series, whose index is one
+    /// over buckets: each of its conditions must follow from the meta field or from bounds.
+    ///
+    /// # Errors
+    /// 5916301 for a condition that does not; the errors of [`compile`](FilterCompiler::compile).
+    fn check_over_measurements(
+        &self,
+        filter: RawDoc<'_>,
+        fields: &MeasurementFields,
+    ) -> Result<()> {
+        let _ = fields;
+        self.compile(filter, None).map(|_| ())
+    }
 
     /// Compiles a `validator`.
     ///

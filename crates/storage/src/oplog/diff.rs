@@ -12,7 +12,8 @@
 //!
 //! The delta of update operators has the value at each path that an operator named, also if only a
 //! part of the value has changed; an array is named as a whole if several of the items changed that
-//! `$[]` or `$[identifier]` selected. Other deltas have the smallest parts.
+//! `$[]` or `$[identifier]` selected. Other deltas have the smallest parts; what is not shorter by
+//! its parts is named as a whole, and so is a document that a pipeline computed.
 //!
 //! A delta applied to the old document gives the new one, byte for byte. A field that moves is
 //! removed and added. A document with two fields of the same name among the changed ones has no
@@ -31,6 +32,8 @@ const MAX_CHANGES: usize = 256;
 
 /// Binary values with a shorter common prefix are replaced as a whole.
 const MIN_SHARED_BYTES: usize = 64;
+/// The bytes that the reference counts for the fields `$v` and `diff` of an entry.
+const DELTA_FRAME_BYTES: usize = 15;
 /// The number of bytes that are compared at once.
 const BLOCK: usize = 64;
 
@@ -41,11 +44,21 @@ const BLOCK: usize = 64;
 pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>, style: UpdateStyle<'_>) -> Option<DocBuf> {
     let (growth, paths): (_, &[_]) = match style {
         UpdateStyle::Replacement => return None,
-        UpdateStyle::Computed => (false, &[]),
+        UpdateStyle::Computed | UpdateStyle::Parts => (false, &[]),
         UpdateStyle::Operators(paths) => (false, paths),
         UpdateStyle::Growth => (true, &[]),
     };
-    document_delta(old, new, Depth { levels: MAX_LEVELS, growth, paths })
+    let delta = document_delta(old, new, Depth { levels: MAX_LEVELS, growth, paths })?;
+    let fits = match style {
+        UpdateStyle::Computed => is_shorter(&delta, DELTA_FRAME_BYTES, new),
+        _ => true,
+    };
+    fits.then_some(delta)
+}
+
+/// Whether a delta with a frame of so many bytes is shorter than the new value.
+fn is_shorter(delta: &DocBuf, frame_bytes: usize, new: RawDoc<'_>) -> bool {
+    delta.as_bytes().len() + frame_bytes < new.as_bytes().len()
 }
 
 /// How deep parts are compared.
@@ -270,18 +283,17 @@ fn described_delta(
     }
 }
 
-/// The delta of an embedded document, whatever its size, because readers of the log need the names
-/// of changed fields; or that of an array, if it is shorter than the new value.
+/// The delta of an embedded document or array, if it is shorter than the new value.
 fn inner_delta(old: RawValue<'_>, new: RawValue<'_>, depth: Depth<'_>) -> Option<DocBuf> {
     let depth = depth.inner()?;
-    match (old, new) {
-        (RawValue::Document(old), RawValue::Document(new)) => document_delta(old, new, depth),
-        (RawValue::Array(old), RawValue::Array(new)) => {
-            let delta = array_delta(old, new, depth)?;
-            (delta.as_bytes().len() < new.as_bytes().len()).then_some(delta)
+    let (delta, new) = match (old, new) {
+        (RawValue::Document(old), RawValue::Document(new)) => {
+            (document_delta(old, new, depth)?, new)
         }
-        _ => None,
-    }
+        (RawValue::Array(old), RawValue::Array(new)) => (array_delta(old, new, depth)?, new),
+        _ => return None,
+    };
+    (!depth.paths.is_empty() || is_shorter(&delta, 0, new)).then_some(delta)
 }
 
 fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth<'_>) -> Option<DocBuf> {

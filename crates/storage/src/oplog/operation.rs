@@ -9,8 +9,10 @@ use crate::policy::value::seconds_value;
 pub enum UpdateStyle<'a> {
     /// A replacement; the log refers to the new document.
     Replacement,
-    /// A computed document; the log contains a delta.
+    /// A computed document; the log contains a delta if it is shorter.
     Computed,
+    /// The parts that differ; the log contains a delta, whatever its size.
+    Parts,
     /// Update operators; the log contains a delta with the values at these paths. All other values
     /// stay the same, so that keys of indexes on them are not computed.
     Operators(&'a [ChangedPath<'a>]),

@@ -21,12 +21,12 @@ fn the_oplog_distinguishes_replacements_from_changes() {
         (entry.get_str("op").unwrap().to_owned(), entry.get_document("o").unwrap().clone())
     };
     let new = doc! { "_id": 1, "a": 2, "b": 1 };
-    let (op, o) = write(std::slice::from_ref(&new), UpdateStyle::Computed);
+    let (op, o) = write(std::slice::from_ref(&new), UpdateStyle::Parts);
     assert_eq!((op.as_str(), o), ("u", doc! { "$v": 2, "diff": { "u": { "a": 2 } } }));
     let (op, o) = write(std::slice::from_ref(&new), UpdateStyle::Replacement);
     assert_eq!((op.as_str(), o), ("u", new));
     let both = [doc! { "_id": 1, "a": 3, "b": 1 }, doc! { "_id": 1, "a": 3 }];
-    let (op, o) = write(&both, UpdateStyle::Computed);
+    let (op, o) = write(&both, UpdateStyle::Parts);
     assert_eq!(op, "c", "two operations of one unit are one entry");
     let operations = o.get_array("applyOps").unwrap();
     let deltas: Vec<_> = operations
@@ -35,6 +35,14 @@ fn the_oplog_distinguishes_replacements_from_changes() {
         .collect();
     let expected = [doc! { "u": { "a": 3 } }, doc! { "d": { "b": false } }];
     assert_eq!(deltas, expected.map(|diff| doc! { "$v": 2, "diff": diff }));
+    // A computed document is logged as a whole unless its delta is shorter.
+    let small = doc! { "_id": 1, "a": 4 };
+    assert_eq!(write(std::slice::from_ref(&small), UpdateStyle::Computed).1, small);
+    let mut large = doc! { "_id": 1, "a": 4, "s": "x".repeat(50) };
+    write(std::slice::from_ref(&large), UpdateStyle::Replacement);
+    large.insert("a", 5);
+    let (_, o) = write(&[large], UpdateStyle::Computed);
+    assert_eq!(o, doc! { "$v": 2, "diff": { "u": { "a": 5 } } });
 }
 
 #[test]

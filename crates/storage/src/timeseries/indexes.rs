@@ -6,6 +6,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits::MAX_FILTER_DEPTH};
 use mayfly_buckets::MeasurementFields;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::index::FilterCompiler;
 use crate::index::kinds::{FieldKind, OverMeasurements};
 use crate::index::spec::IndexSpec;
 use crate::policy::TtlOptions;
@@ -52,21 +53,28 @@ pub(crate) fn on_buckets(asked: RawDoc<'_>, fields: &MeasurementFields) -> DocBu
 /// Checks a requested definition, and returns the one over buckets. Expiry contract, section 1.5.
 ///
 /// # Errors
-/// 72, 67, 85 and 7246201 for kinds, policies and filters that a time series cannot have.
+/// 72, 67, 85, 5916301 and 7246201 for kinds, policies and filters that a time series cannot have.
 pub(crate) fn checked_on_buckets(
     asked: &IndexSpec,
     fields: &MeasurementFields,
+    filters: &dyn FilterCompiler,
 ) -> Result<IndexSpec> {
     let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
     check_policy(asked.ttl_options())?;
     if asked.unique() {
         return invalid("Unique indexes are not supported on time-series collections");
     }
-    if asked.sparse() {
-        return invalid("Sparse indexes are not supported on time-series collections");
+    let mut paths = asked.document().get("sparse").into_iter().flat_map(|_| asked.fields());
+    if paths.any(|field| field.path != fields.time && fields.on_bucket_meta(&field.path).is_none())
+    {
+        return invalid("Sparse indexes are not supported on time-series measurements");
     }
     check_kind(asked, fields)?;
     let filter = asked.partial_filter();
+    let collated = !asked.inherits();
+    if let Some(filter) = filter.filter(|_| !collated) {
+        filters.check_over_measurements(filter, fields)?;
+    }
     let on_meta = filter.is_some_and(|filter| only_meta(filter, fields, 0));
     if asked.expire_after().is_some() {
         let by_time = matches!(asked.fields(), [field] if field.path == fields.time);
@@ -81,7 +89,7 @@ pub(crate) fn checked_on_buckets(
             );
         }
     }
-    if filter.is_some() && asked.document().get("collation").is_some() {
+    if filter.is_some() && collated {
         return Err(Error::new(
             ErrorCode::IndexOptionsConflict,
             "On a time-series collection, partialFilterExpression and collation arguments are incompatible",
@@ -95,7 +103,15 @@ pub(crate) fn checked_on_buckets(
 /// refuses the kind.
 fn check_kind(asked: &IndexSpec, fields: &MeasurementFields) -> Result<()> {
     let Some(row) = asked.kind().row() else { return Ok(()) };
+    let mut special = asked
+        .fields()
+        .iter()
+        .filter(|field| !matches!(field.kind, FieldKind::Ordered | FieldKind::Path));
     let code = match row.over_measurements {
+        OverMeasurements::Anywhere if special.any(|field| field.path == fields.time) => {
+            let text = "Indexes on the time field must be ascending or descending (numbers only)";
+            return Err(Error::new(ErrorCode::CannotCreateIndex, text));
+        }
         OverMeasurements::Anywhere => return Ok(()),
         OverMeasurements::OnMeta(code) => code,
         OverMeasurements::Never(indexes) => {
@@ -103,10 +119,6 @@ fn check_kind(asked: &IndexSpec, fields: &MeasurementFields) -> Result<()> {
             return Err(Error::new(ErrorCode::InvalidOptions, text));
         }
     };
-    let mut special = asked
-        .fields()
-        .iter()
-        .filter(|field| !matches!(field.kind, FieldKind::Ordered | FieldKind::Path));
     match special.all(|field| fields.on_bucket_meta(&field.path).is_some()) {
         true => Ok(()),
         false => {

@@ -58,7 +58,7 @@ impl ReplayedChange<'_> {
 
     fn style(&self) -> UpdateStyle<'static> {
         match self {
-            ReplayedChange::Delta(_) => UpdateStyle::Computed,
+            ReplayedChange::Delta(_) => UpdateStyle::Parts,
             ReplayedChange::Put(_) | ReplayedChange::Replacement(_) | ReplayedChange::Remove => {
                 UpdateStyle::Replacement
             }

@@ -351,7 +351,10 @@ impl<'s> WriteUnit<'s> {
         };
         let changed = match style {
             UpdateStyle::Operators(paths) => Some(paths),
-            UpdateStyle::Replacement | UpdateStyle::Computed | UpdateStyle::Growth => None,
+            UpdateStyle::Replacement
+            | UpdateStyle::Computed
+            | UpdateStyle::Parts
+            | UpdateStyle::Growth => None,
         };
         let mut scratch = std::mem::take(&mut self.scratch);
         let documents = (before.record(), new);

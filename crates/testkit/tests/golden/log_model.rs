@@ -229,7 +229,7 @@ impl Model {
                         let old = old.unwrap();
                         let text = old.as_doc().get("text").unwrap().as_str().unwrap().len();
                         let new = document(*id, *number, text);
-                        unit.update(key, old, new.as_doc(), UpdateStyle::Computed)?;
+                        unit.update(key, old, new.as_doc(), UpdateStyle::Parts)?;
                     }
                     Step::Delete(_) => unit.delete(key, old.unwrap())?,
                 }

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::{CanonicalQuery, Explained, FindOptions, Hint, Purpose, allowed_on, explain};
+use mayfly_query::{
+    CanonicalQuery, Explained, FindOptions, Hint, Purpose, Shown, allowed_on, explain,
+};
 use mayfly_value::arguments::Argument;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use crate::context::CommandContext;
 use crate::crud::delete::STATEMENT as DELETE_STATEMENT;
+use crate::crud::find_and_modify::returns_new;
 use crate::crud::update::STATEMENT as UPDATE_STATEMENT;
 use crate::crud::{Collating, budget};
 use crate::request::Fields;
@@ -103,7 +106,19 @@ fn write(
     purpose: Purpose,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    let explained = explained(ctx, inner, parts.projection, purpose)?;
+    let projection = parts.projection;
+    write_plan(ctx, inner, (parts, projection), purpose, doc)
+}
+
+/// Appends plan and statistics of a query, with the projection of the documents that are returned.
+fn write_plan(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    (parts, projection): (Parts<'_>, Option<RawDoc<'_>>),
+    purpose: Purpose,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let explained = explained(ctx, inner, projection, purpose)?;
     let collection = ctx.store.collection(&inner.ns);
     let collating = parts.collating.as_ref().unwrap_or(&inner.collating);
     let collation = collating.over(collection.as_deref());
@@ -193,7 +208,8 @@ pub(super) fn update(
     let variables = inner.fields.document("let")?;
     let hint = fields.get("hint");
     let parts = Parts { hint, sort, variables, collating, ..Parts::of(filter) };
-    write(ctx, inner, parts, Purpose::Update { multi, upsert }, doc)
+    let returned = Shown::Nothing;
+    write(ctx, inner, parts, Purpose::Update { multi, upsert, returned }, doc)
 }
 
 pub(super) fn delete(
@@ -208,7 +224,8 @@ pub(super) fn delete(
         fields.get("limit").and_then(whole_number).ok_or_else(|| fields.missing("limit"))?;
     let variables = inner.fields.document("let")?;
     let parts = Parts { hint: fields.get("hint"), variables, collating, ..Parts::of(filter) };
-    write(ctx, inner, parts, Purpose::Delete { multi: limit == 0 }, doc)
+    let returned = Shown::Nothing;
+    write(ctx, inner, parts, Purpose::Delete { multi: limit == 0, returned }, doc)
 }
 
 pub(super) fn find_and_modify(
@@ -217,13 +234,14 @@ pub(super) fn find_and_modify(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let fields = &inner.fields;
-    let remove = fields.bool("remove")?.unwrap_or(false);
-    if remove == fields.get("update").is_some() {
-        let text = match remove {
-            true => "Cannot specify both an update and remove=true",
-            false => "Either an update or remove=true must be specified",
-        };
-        return Err(Error::failed_to_parse(text));
+    let returned = match returns_new(fields)? {
+        true => Shown::After,
+        false => Shown::Before,
+    };
+    let db = inner.ns.db();
+    if ctx.service.store.collections(Some(db)).is_empty() {
+        let text = format!("database {db} does not exist");
+        return Err(Error::new(ErrorCode::NamespaceNotFound, text));
     }
     let parts = Parts {
         sort: fields.document("sort")?,
@@ -231,9 +249,10 @@ pub(super) fn find_and_modify(
         variables: fields.document("let")?,
         ..Parts::of(fields.document("query")?.unwrap_or(RawDoc::EMPTY))
     };
-    let purpose = match remove {
-        true => Purpose::Delete { multi: false },
-        false => Purpose::Update { multi: false, upsert: fields.bool("upsert")?.unwrap_or(false) },
+    let (multi, upsert) = (false, fields.bool("upsert")?.unwrap_or(false));
+    let purpose = match fields.get("update") {
+        None => Purpose::Delete { multi, returned },
+        Some(_) => Purpose::Update { multi, upsert, returned },
     };
-    write(ctx, inner, parts, purpose, doc)
+    write_plan(ctx, inner, (parts, fields.document("fields")?), purpose, doc)
 }

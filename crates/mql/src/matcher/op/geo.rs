@@ -79,11 +79,12 @@ fn area(operand: &Operand<'_>) -> Result<Area> {
     };
     let mut found = None;
     for element in specifiers {
-        if element.name() == "$uniqueDocs" {
-            continue;
+        // Of several shapes, the other operators use the last one.
+        if found.is_some() && operand.name == "$geoWithin" {
+            return bad(format!("$geoWithin doesn't accept multiple shapes {}", shown(operand)));
         }
-        if found.replace(specified(element)?).is_some() {
-            return bad(format!("geo query accepts one geometry only: {}", shown(operand)));
+        if element.name() != "$uniqueDocs" {
+            found = Some(specified(element)?);
         }
     }
     found.ok_or_else(|| Error::bad_value("geo query doesn't have any geometry"))
