@@ -878,6 +878,10 @@ def test_watch_collection(coll):
         events = [next(stream) for _ in range(4)]
         token = events[1]["_id"]
         assert stream.try_next() is None
+        # The token is that of the last event until there are later writes anywhere.
+        assert stream.resume_token["_data"] >= events[-1]["_id"]["_data"]
+        coll.database["test_watch_elsewhere"].insert_one({})
+        assert stream.try_next() is None
         assert stream.resume_token["_data"] > events[-1]["_id"]["_data"]
     assert [event["operationType"] for event in events] == ["insert", "update", "replace", "delete"]
     assert events[0]["fullDocument"] == {"_id": 1, "a": 1}
