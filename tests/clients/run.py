@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
@@ -394,8 +393,7 @@ class PyMongo(Python):
         def unpack(folder):
             pip = [self.venv / "bin/pip", "download", "-q", "--no-deps", "--no-binary", "pymongo", "-d", folder]
             must([*pip, release], self.log)
-            with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
-                archive.extractall(folder, filter="data")
+            shutil.unpack_archive(next(folder.glob("*.tar.gz")), folder)
 
         source = next(cached("pymongo-source", [], release, unpack).glob("pymongo-*/test")).parent
         # The tests import the installed driver.

@@ -3,8 +3,8 @@
 
 usage: own_tests.py SOURCE [argument of pytest ...]
 
-SOURCE is the folder of PyMongo's source distribution. Without arguments, the files are those that the lists below name. What cannot
-pass is in `left_out.txt`.
+SOURCE is the folder of PyMongo's source distribution. Without arguments, the files are those that the lists below
+name. What cannot pass is in `left_out.txt`.
 """
 
 import os
@@ -29,7 +29,7 @@ ROUTER_FILES = [
     "test/test_causal_consistency.py", "test/test_collection_management.py", "test/test_index_management.py",
     "test/test_retryable_writes_unified.py", "test/test_transactions_unified.py", "test/test_versioned_api_integration.py",
 ]
-# Above the limits of all tests that pass: they take at most a few seconds.
+# After this time the stacks of a test that hangs are printed. The limit of the suite ends it.
 TEST_SECS = 120
 
 
