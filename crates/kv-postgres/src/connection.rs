@@ -256,28 +256,27 @@ impl Connection {
         self.wait(self.client.query(&statement, params), deadline, Patience::WhileWanted)
     }
 
-    /// Begins a transaction and executes its first statement, in one round trip.
-    pub(crate) fn query_first(
+    /// Begins a transaction and executes its first statements, in one round trip. Returns the rows
+    /// of each.
+    pub(crate) fn query_first<const N: usize>(
         &self,
         begin: &str,
-        sql: Sql,
-        params: Params<'_>,
+        queries: [(Sql, Params<'_>); N],
         deadline: Instant,
-    ) -> Result<Vec<Row>, Failure> {
-        let statement = self.statement(sql, deadline)?;
-        let (mut rows, client) = (Vec::new(), &self.client);
-        let rows_of_query = &mut rows;
-        let calls: Vec<Call<'_>> = vec![
-            Box::pin(async move { client.batch_execute(begin).await }),
-            Box::pin(async move {
-                *rows_of_query = client.query(&statement, params).await?;
+    ) -> Result<[Vec<Row>; N], Failure> {
+        let mut found = [const { Vec::new() }; N];
+        let mut calls = vec![self.plain_call(begin)];
+        for ((sql, params), rows) in queries.into_iter().zip(&mut found) {
+            let (statement, client) = (self.statement(sql, deadline)?, &self.client);
+            calls.push(Box::pin(async move {
+                *rows = client.query(&statement, params).await?;
                 Ok(())
-            }),
-        ];
+            }));
+        }
         let replies = block_on(Pipeline::new(calls), deadline, Patience::WhileWanted);
         let replies = replies.inspect_err(|_| self.abandon())?;
         replies.into_iter().try_for_each(|reply| reply.map_err(|error| Failure::of(&error)))?;
-        Ok(rows)
+        Ok(found)
     }
 
     /// Executes statements without parameters, and returns the columns of the last row.

@@ -290,6 +290,13 @@ impl Engine for PostgresEngine {
         }))
     }
 
+    /// Over a network the snapshot is taken with the first read.
+    fn begin_if(&self, expected: &Expected<'_>) -> KvResult<Box<dyn Txn>> {
+        self.store.pool.check_open()?;
+        let session = TxnSession::reader_if(self.store.clone(), expected);
+        Ok(Box::new(PostgresTxn::new(session, None)))
+    }
+
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
         let store = self.store.clone();
         store.held.make_room(store.options.held_snapshots);

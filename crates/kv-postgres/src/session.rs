@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
-use mayfly_kv::{KvError, KvResult};
+use mayfly_kv::{Expected, Keyspace, KvError, KvResult};
 use tokio_postgres::Row;
 
 use crate::commit::CommitLease;
 use crate::connection::Params;
+use crate::cursor::column;
 use crate::engine::Store;
 use crate::failure::Failure;
 use crate::held::{HeldSession, MAX_AGE};
@@ -17,6 +18,7 @@ use crate::pool::{Admission, Lease};
 use crate::sql::Sql;
 
 const BEGIN: &str = "begin isolation level repeatable read";
+const BEGIN_TO_READ: &str = "begin isolation level repeatable read read only";
 
 /// What the first statement of a transaction has before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,22 @@ enum Begins {
     Transaction,
     /// Nothing: the statement is executed outside of a transaction.
     Nothing,
+}
+
+/// The value of a key on which a transaction depends.
+struct Condition {
+    keyspace: Keyspace,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Condition {
+    /// Whether this row with the value of the key, if there is one, is the expected one.
+    fn holds(&self, found: &[Row]) -> Result<bool, Failure> {
+        let value =
+            found.first().map(|row| column(row, 0)).transpose().map_err(Failure::Refused)?;
+        Ok(value == Some(&self.value))
+    }
 }
 
 /// How often the first statement of a transaction is sent again because its connection was dead.
@@ -38,7 +56,7 @@ pub(crate) struct TxnSession {
 }
 
 enum SessionKind {
-    /// Of a transaction that may write.
+    /// Of a transaction that may write, or that depends on a condition.
     Own(OwnSession),
     /// Of a read-only transaction.
     Reader(RefCell<ReaderSession>),
@@ -46,13 +64,15 @@ enum SessionKind {
     Held(Arc<HeldSession>),
 }
 
-/// The session of a transaction that may write.
+/// A session whose BEGIN is sent with the first read.
 struct OwnSession {
     /// From the first read on.
     lease: RefCell<Option<Lease>>,
     /// Whether BEGIN was sent: reads of locked keys come before it ([`TxnSession::query_locked`]).
     has_begun: Cell<bool>,
     admission: Admission,
+    /// Only for a transaction that does not write. It is looked at with the first read.
+    condition: Option<Condition>,
 }
 
 /// The session of a read-only transaction.
@@ -76,8 +96,20 @@ impl TxnSession {
 
     /// Of a transaction that may write.
     pub(crate) fn writer(store: Arc<Store>, admission: Admission) -> TxnSession {
+        TxnSession::own(store, admission, None)
+    }
+
+    /// Of a read-only transaction, whose first read fails if a key has another value.
+    pub(crate) fn reader_if(store: Arc<Store>, expected: &Expected<'_>) -> TxnSession {
+        let (key, value) = (expected.key.to_vec(), expected.value.to_vec());
+        let condition = Condition { keyspace: expected.keyspace, key, value };
+        TxnSession::own(store, Admission::Queued, Some(condition))
+    }
+
+    fn own(store: Arc<Store>, admission: Admission, condition: Option<Condition>) -> TxnSession {
         let (lease, has_begun) = (RefCell::default(), Cell::default());
-        TxnSession::new(store, SessionKind::Own(OwnSession { lease, has_begun, admission }))
+        let own = OwnSession { lease, has_begun, admission, condition };
+        TxnSession::new(store, SessionKind::Own(own))
     }
 
     /// Of a read-only transaction over a held snapshot.
@@ -153,7 +185,21 @@ impl TxnSession {
                 Begins::Nothing => connection.query(sql, params, deadline),
                 Begins::Transaction => {
                     lease.begin_transaction();
-                    connection.query_first(BEGIN, sql, params, deadline)
+                    match &own.condition {
+                        None => connection
+                            .query_first(BEGIN, [(sql, params)], deadline)
+                            .map(|[rows]| rows),
+                        Some(condition) => {
+                            let first: Params<'_> = &[&condition.key];
+                            let queries = [(Sql::Get(condition.keyspace), first), (sql, params)];
+                            connection.query_first(BEGIN_TO_READ, queries, deadline).and_then(
+                                |[found, rows]| match condition.holds(&found)? {
+                                    true => Ok(rows),
+                                    false => Err(Failure::Refused(KvError::Changed)),
+                                },
+                            )
+                        }
+                    }
                 }
             };
             match result {

@@ -21,6 +21,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(doc)]
+use crate::RETIRED;
 pub use crate::caps::Caps;
 pub use crate::held::{HeldSnapshot, SweepEnd};
 pub use crate::ingest::Ingest;
@@ -30,9 +32,7 @@ use crate::range::{Direction, KeyRange, ScanEnd, ScanLimit};
 use crate::several::read_through;
 pub use crate::several::scan_each;
 pub use crate::txn_options::TxnOptions;
-use crate::{CheckpointFile, EngineStats, Keyspace, KvResult, NotShared, Sharing};
-#[cfg(doc)]
-use crate::{KvError, RETIRED};
+use crate::{CheckpointFile, EngineStats, Keyspace, KvError, KvResult, NotShared, Sharing};
 
 /// Whether the engine checks a written key for conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,6 +309,20 @@ pub trait Engine: Send + Sync {
 
     /// Begins a transaction. A read-only one takes its snapshot now.
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;
+
+    /// Begins a transaction that only reads, if a key has the expected value in its snapshot. The
+    /// engine may take the snapshot and look at the key with the first read.
+    ///
+    /// # Errors
+    /// [`KvError::Changed`] if the key has another value or is absent, from this call or from the
+    /// first read; errors of the engine.
+    fn begin_if(&self, expected: &Expected<'_>) -> KvResult<Box<dyn Txn>> {
+        let txn = self.begin(TxnOptions::READ_ONLY)?;
+        match expected.holds_in(&*txn)? {
+            true => Ok(txn),
+            false => Err(KvError::Changed),
+        }
+    }
 
     /// Takes a snapshot of the current state, which lives until it is dropped.
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>>;

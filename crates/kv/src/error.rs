@@ -9,6 +9,9 @@ pub enum KvError {
     Conflict,
     /// The snapshot is no longer available; run the body again.
     TooOld,
+    /// A key has another value than [`Engine::begin_if`](crate::Engine::begin_if) expects; nothing
+    /// was read.
+    Changed,
     /// A key, value or transaction exceeds [`Caps`](crate::Caps).
     TooLarge(String),
     /// Nothing was applied; a retry may succeed later (disk full, connection lost).
@@ -35,6 +38,7 @@ impl fmt::Display for KvError {
         match self {
             KvError::Conflict => f.write_str("write conflict"),
             KvError::TooOld => f.write_str("snapshot too old"),
+            KvError::Changed => f.write_str("an expected value has changed"),
             KvError::Timeout => f.write_str("deadline passed in the byte store"),
             KvError::Busy(text) => write!(f, "busy: {text}"),
             KvError::TooLarge(text) => write!(f, "too large: {text}"),

@@ -105,6 +105,13 @@ impl EngineWrapper for RoundTrips {
         Ok(Box::new(CountedTxn::new(self.inner.begin(options)?, &self.counter)))
     }
 
+    /// The expected value is looked at by the first read.
+    fn begin_if(&self, expected: &Expected<'_>) -> KvResult<Box<dyn Txn>> {
+        let inner = self.inner.begin(TxnOptions::READ_ONLY)?;
+        let has_changed = !expected.holds_in(&*inner)?;
+        Ok(Box::new(CountedTxn { has_changed, ..CountedTxn::new(inner, &self.counter) }))
+    }
+
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
         self.counter.cross();
         let (inner, counter) = (self.inner.hold()?, self.counter.clone());
@@ -197,12 +204,30 @@ struct CountedTxn {
     has_locked: bool,
     /// Whether an inserted key was present, so that the commit fails.
     inserted_present: bool,
+    /// Whether reads fail, because a key has another value than the transaction expects.
+    has_changed: bool,
 }
 
 impl CountedTxn {
     fn new(inner: Box<dyn Txn>, counter: &Arc<RoundTripCounter>) -> CountedTxn {
         let counter = counter.clone();
-        CountedTxn { inner, counter, has_locked: false, inserted_present: false }
+        CountedTxn {
+            inner,
+            counter,
+            has_locked: false,
+            inserted_present: false,
+            has_changed: false,
+        }
+    }
+
+    fn check(&self) -> KvResult<()> {
+        if self.has_changed { Err(KvError::Changed) } else { Ok(()) }
+    }
+
+    /// Counts a read, which may fail.
+    fn cross(&self) -> KvResult<()> {
+        self.counter.cross();
+        self.check()
     }
 }
 
@@ -210,7 +235,7 @@ impl Txn for CountedTxn {
     crate::forward_txn!(inner: put, put_with_gaps, delete, retire, size, written_keys);
 
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
-        self.counter.cross();
+        self.cross()?;
         self.inner.get(keyspace, key, see)
     }
 
@@ -221,7 +246,7 @@ impl Txn for CountedTxn {
         named: &NamedKey<'_>,
         see: &mut ThroughVisitor<'_>,
     ) -> KvResult<bool> {
-        self.counter.cross();
+        self.cross()?;
         self.inner.get_through(keyspace, key, named, see)
     }
 
@@ -231,7 +256,7 @@ impl Txn for CountedTxn {
         range: &KeyRange,
         max: usize,
     ) -> KvResult<(usize, ScanEnd)> {
-        self.counter.cross();
+        self.cross()?;
         self.inner.count(keyspace, range, max)
     }
 
@@ -242,7 +267,7 @@ impl Txn for CountedTxn {
         see: &mut EachValue<'_>,
     ) -> KvResult<()> {
         if !keys.is_empty() {
-            self.counter.cross();
+            self.cross()?;
         }
         self.inner.multi_get(keyspace, keys, see)
     }
@@ -253,7 +278,7 @@ impl Txn for CountedTxn {
         key: &[u8],
         see: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool> {
-        self.counter.cross();
+        self.cross()?;
         self.has_locked = true;
         self.inner.get_locked(keyspace, key, see)
     }
@@ -265,7 +290,7 @@ impl Txn for CountedTxn {
         see: &mut dyn FnMut(usize, &[u8]),
     ) -> KvResult<()> {
         if !keys.is_empty() {
-            self.counter.cross();
+            self.cross()?;
             self.has_locked = true;
         }
         self.inner.multi_get_locked(keyspace, keys, see)
@@ -278,7 +303,7 @@ impl Txn for CountedTxn {
         named: &NamedKey<'_>,
         see: &mut ThroughVisitor<'_>,
     ) -> KvResult<bool> {
-        self.counter.cross();
+        self.cross()?;
         self.has_locked = true;
         self.inner.get_through_locked(keyspace, key, named, see)
     }
@@ -294,6 +319,7 @@ impl Txn for CountedTxn {
         if range.is_empty() {
             return Ok(ScanEnd::Exhausted);
         }
+        self.check()?;
         let mut pages = ScanPages::begin(&self.counter, limit.page);
         self.inner.scan(keyspace, range, direction, limit, &mut |key, value| {
             pages.take_row();
@@ -311,6 +337,7 @@ impl Txn for CountedTxn {
         if range.is_empty() {
             return Ok(ScanEnd::Exhausted);
         }
+        self.check()?;
         let mut pages = ScanPages::begin(&self.counter, limit.page);
         self.inner.scan_retired(keyspace, range, limit, &mut |key, value| {
             pages.take_row();
@@ -328,6 +355,7 @@ impl Txn for CountedTxn {
         if ranges.iter().all(KeyRange::is_empty) {
             return Ok((ranges.len().saturating_sub(1), ScanEnd::Exhausted));
         }
+        self.check()?;
         let mut pages = ScanPages::begin(&self.counter, page);
         self.inner.scan_ranges(keyspace, ranges, (direction, page), &mut |at, key, value| {
             pages.take_row();
@@ -344,7 +372,7 @@ impl Txn for CountedTxn {
         taken: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool> {
         if check == InsertCheck::AtOnce {
-            self.counter.cross();
+            self.cross()?;
             return self.inner.insert(keyspace, key, value, check, taken);
         }
         self.inserted_present |= self.inner.get_locked(keyspace, key, &mut |_| {})?;

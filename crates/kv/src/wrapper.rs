@@ -64,6 +64,7 @@ engine_around! {
     fn caps(&self) -> Caps;
     fn log(&self) -> &Arc<LogClock>;
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;
+    fn begin_if(&self, expected: &Expected<'_>) -> KvResult<Box<dyn Txn>>;
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
     fn hold_for_export(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
     fn get_once(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool>;

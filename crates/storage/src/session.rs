@@ -37,6 +37,15 @@ impl<'s> StoreSession<'s> {
         self.store.snapshot(self.view)
     }
 
+    /// A snapshot whose first read may fail, upon which the caller begins again; see
+    /// [`Core::snapshot_again`](crate::Core::snapshot_again).
+    ///
+    /// # Errors
+    /// 175 QueryPlanKilled as the first read; errors of the engine.
+    pub fn snapshot_again(&self) -> Result<Snapshot> {
+        self.store.snapshot_again(self.view)
+    }
+
     /// The collection of this name in the view.
     pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
         self.store.collection(self.view, ns)

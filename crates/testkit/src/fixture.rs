@@ -15,7 +15,7 @@ use mayfly_query::PartialFilters;
 use mayfly_service::parameters;
 use mayfly_service::{CommandLine, Connection, LogRing, ReplicaSet, Service, ServiceOptions};
 use mayfly_storage::ttl::PassState;
-use mayfly_storage::{Store, StoreOptions};
+use mayfly_storage::{Store, StoreOptions, StoreRole};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpRegistry;
 
@@ -62,6 +62,7 @@ pub struct Fixture {
     engine: Option<Arc<dyn Engine>>,
     /// A clock that only moves on demand.
     pub clock: Arc<ManualClock>,
+    role: StoreRole,
     /// The state of the server; each restart creates a new one.
     pub service: Arc<Service>,
     connection: Arc<Connection>,
@@ -72,11 +73,21 @@ impl Fixture {
     /// A server with a new engine.
     pub fn new(open: OpenEngine) -> Fixture {
         let clock = Arc::new(ManualClock::at_ms(START_MS));
+        Fixture::over((open, clock), StoreRole::Alone)
+    }
+
+    /// Another server, which reads what this one writes. `open` returns an engine with the same
+    /// data.
+    pub fn secondary(&self, open: OpenEngine) -> Fixture {
+        Fixture::over((open, self.clock.clone()), StoreRole::Secondary)
+    }
+
+    fn over((open, clock): (OpenEngine, Arc<ManualClock>), role: StoreRole) -> Fixture {
         let engine = open();
-        let service = service(engine.clone(), &clock);
+        let service = service(engine.clone(), &clock, role);
         let connection = connect(&service);
         let engine = Some(engine);
-        Fixture { open, engine, clock, service, connection, sub_pass: PassState::default() }
+        Fixture { open, engine, clock, role, service, connection, sub_pass: PassState::default() }
     }
 
     /// A server with a new memory engine.
@@ -110,11 +121,23 @@ impl Fixture {
             Ok(document) => document,
             Err(why) => panic!("{why}: {command}"),
         };
-        let body = body(db, command.as_doc());
+        let body = self.body(db, command.as_doc());
         match self.dispatch(&incoming(&body)).next {
             Next::Wait(Wait::Data(wait), _) => Some(wait),
             Next::Wait(Wait::Topology { .. }, _) | Next::Reply(_) | Next::HangUp => None,
         }
+    }
+
+    /// A command as a driver sends it; one that may read from a secondary, if this is one.
+    fn body(&self, db: &str, command: RawDoc<'_>) -> DocBuf {
+        let mut body = DocBuilder::new();
+        body.append_all(command).append("$db", db);
+        if self.role == StoreRole::Secondary {
+            let mut preference = DocBuilder::new();
+            preference.append("mode", "secondaryPreferred");
+            body.append("$readPreference", preference.finish().as_doc());
+        }
+        body.finish()
     }
 
     fn dispatch(&self, incoming: &Incoming<'_>) -> Dispatched {
@@ -122,7 +145,7 @@ impl Fixture {
     }
 
     fn answer(&self, db: &str, command: RawDoc<'_>) -> (DocBuf, Outcome) {
-        let body = body(db, command);
+        let body = self.body(db, command);
         let (mut incoming, mut waiting) = (incoming(&body), None);
         loop {
             let Dispatched { doc, next, .. } = self.dispatch(&incoming.again(waiting.as_ref()));
@@ -234,17 +257,11 @@ impl Fixture {
     }
 
     fn reopen(&mut self, engine: Arc<dyn Engine>) {
-        self.service = service(engine.clone(), &self.clock);
+        self.service = service(engine.clone(), &self.clock, self.role);
         self.connection = connect(&self.service);
         self.engine = Some(engine);
         self.sub_pass = PassState::default();
     }
-}
-
-fn body(db: &str, command: RawDoc<'_>) -> DocBuf {
-    let mut body = DocBuilder::new();
-    body.append_all(command).append("$db", db);
-    body.finish()
 }
 
 fn incoming(body: &DocBuf) -> Incoming<'_> {
@@ -258,13 +275,14 @@ pub(crate) fn succeeded(reply: RawDoc<'_>) -> bool {
 
 /// A service without data while no store is open, so that the lock of the data folder is released.
 fn service_placeholder(clock: &Arc<ManualClock>) -> Arc<Service> {
-    service(Arc::new(MemoryEngine::new()), clock)
+    service(Arc::new(MemoryEngine::new()), clock, StoreRole::Alone)
 }
 
-fn service(engine: Arc<dyn Engine>, clock: &Arc<ManualClock>) -> Arc<Service> {
+fn service(engine: Arc<dyn Engine>, clock: &Arc<ManualClock>, role: StoreRole) -> Arc<Service> {
     let ops = OpRegistry::new(clock.clone());
     let options = StoreOptions {
         background: false,
+        role,
         filters: Arc::new(PartialFilters),
         ..StoreOptions::default()
     };

@@ -114,6 +114,12 @@ pub(super) fn get_through(make: &Make<'_>) {
             assert_eq!(answer, Ok(holds.then_some(expected.is_some())));
             let first = expected.as_ref().map(|(first, _)| first.clone());
             assert_eq!(alone, if holds { first } else { None });
+            let mut read = None;
+            let begun = engine.begin_if(&condition).and_then(|txn| {
+                txn.get(Keyspace::Index, key, &mut |value| read = Some(value.to_vec()))
+            });
+            assert_eq!(begun, if holds { Ok(expected.is_some()) } else { Err(KvError::Changed) });
+            assert_eq!(read, alone);
             let answer = engine.get_through_if(&condition, from, &named, &mut see).unwrap();
             assert_eq!(answer, holds.then_some(expected.is_some()));
             assert_eq!(through, if holds { expected.clone() } else { None });

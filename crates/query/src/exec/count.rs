@@ -4,8 +4,8 @@
 use mayfly_storage::StoreSession;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::Result;
-use mayfly_storage::{Direction, ScanResult};
+use mayfly_base::{ErrorCode, Result};
+use mayfly_storage::{Direction, ScanResult, Snapshot};
 
 use super::{Executor, Flow, note_use};
 use crate::plan::{IndexScan, Plan};
@@ -45,6 +45,21 @@ impl Executor {
     /// Counts the entries in the ranges of a scan; `None` if a document may have several of them,
     /// or if some are hidden.
     fn count_entries(&self, scan: &IndexScan, session: StoreSession<'_>) -> Result<Option<u64>> {
+        match self.count_over(scan, session, StoreSession::snapshot_again) {
+            Err(error) if error.code() == ErrorCode::QueryPlanKilled => {
+                self.count_over(scan, session, StoreSession::snapshot)
+            }
+            counted => counted,
+        }
+    }
+
+    /// [`Executor::count_entries`], with this way to take the snapshot.
+    fn count_over<'s>(
+        &self,
+        scan: &IndexScan,
+        session: StoreSession<'s>,
+        take: fn(&StoreSession<'s>) -> Result<Snapshot>,
+    ) -> Result<Option<u64>> {
         let plain = scan.checks.is_empty() && scan.key_filter.is_none() && !scan.repeats;
         if !plain || self.collection.hides_expired() {
             return Ok(None);
@@ -52,7 +67,7 @@ impl Executor {
         let index = &scan.index;
         self.collection.check_alive()?;
         index.check_alive()?;
-        let snapshot = session.snapshot()?;
+        let snapshot = take(&session)?;
         // This must come after the snapshot: an index is marked multikey before its array keys are
         // visible.
         if index.is_multikey() {

@@ -16,17 +16,16 @@ use mayfly_storage::StoreSession;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, Result};
+use mayfly_base::{ErrorCode, Namespace, Result};
 use mayfly_storage::{Collection, RecordKey, Snapshot};
 use mayfly_value::{DocBuf, RawDoc};
 use mayfly_work::{OpCtx, PlanTimer};
 
 pub(crate) use node::near::{near_metadata, nearest};
 pub use node::text::metadata_of;
-use node::{Batch, Node, Progress, ReadPurpose, Settings};
+use node::{Batch, IfChanged, Node, Progress, ReadPurpose, Settings};
 pub(crate) use node::{Counters, Failures, NodeStats};
 use shape::ResultShape;
-use tail::Tail;
 use trial::Trial;
 pub(crate) use trial::TriedPlan;
 
@@ -49,6 +48,15 @@ pub enum Flow {
 
 /// Receives documents with their record keys and metadata.
 pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>, &Metadata) -> Result<Flow> + 's;
+
+/// The limits of a batch.
+#[derive(Clone, Copy)]
+struct BatchLimits {
+    /// The number of documents that the caller will probably take.
+    expected: Option<u64>,
+    /// The works that a cached plan may need.
+    works: Option<u64>,
+}
 
 /// A running plan.
 pub struct Executor {
@@ -230,7 +238,7 @@ impl Executor {
     /// # Errors
     /// Errors for queries that cannot be tailable.
     pub fn make_tailable(&mut self) -> Result<()> {
-        self.settings.tail = Some(Tail::new(&self.collection, &self.query)?);
+        tail::check(&self.collection, &self.query)?;
         self.settings.is_tailable = true;
         self.plan = plan_in_order(&self.collection, &self.query);
         self.trial = None;
@@ -392,14 +400,14 @@ impl Executor {
         }
         self.settle(session)?;
         let trial = self.trial.take();
-        let allowed = trial.as_ref().and_then(Trial::allowed);
+        let works = trial.as_ref().and_then(Trial::allowed);
         if trial.is_some() {
             session.op.planning.from_cache.store(true, std::sync::atomic::Ordering::Relaxed);
             note_use(&self.collection, &self.plan);
         }
-        let expected = self.expected.take();
-        let (progress, given) = self.run_nodes((session, snapshot), (expected, allowed), sink)?;
-        if allowed.is_none_or(|_| progress != Progress::Spent) {
+        let limits = BatchLimits { expected: self.expected.take(), works };
+        let (progress, given) = self.run_nodes((session, snapshot), limits, sink)?;
+        if works.is_none_or(|_| progress != Progress::Spent) {
             self.done = progress == Progress::Over;
             return Ok(());
         }
@@ -410,34 +418,58 @@ impl Executor {
             self.trial = trial;
             self.settle(session)?;
         }
-        let (progress, _) = self.run_nodes((session, snapshot), (expected, None), sink)?;
+        let limits = BatchLimits { works: None, ..limits };
+        let (progress, _) = self.run_nodes((session, snapshot), limits, sink)?;
         self.done = progress == Progress::Over;
         Ok(())
     }
 
-    /// Runs the nodes within a limit of works. Returns the number of results as well.
+    /// Runs the nodes within limits. Returns the number of results as well.
     fn run_nodes(
         &mut self,
         (session, snapshot): (StoreSession<'_>, &mut Option<Snapshot>),
-        (expected, works): (Option<u64>, Option<u64>),
+        limits: BatchLimits,
         sink: &mut Sink<'_>,
     ) -> Result<(Progress, u64)> {
+        let (is_first, mut given) = (self.root.is_none(), 0);
+        let if_changed = if is_first { IfChanged::Fails } else { IfChanged::Loads };
+        let ran = self.run_batch((session, snapshot), (limits, if_changed), &mut given, sink);
+        let progress = match ran {
+            // Nothing depends on the first run yet.
+            Err(error) if is_first && given == 0 && error.code() == ErrorCode::QueryPlanKilled => {
+                self.root = None;
+                let limits = (limits, IfChanged::Loads);
+                self.run_batch((session, snapshot), limits, &mut given, sink)?
+            }
+            ran => ran?,
+        };
+        Ok((progress, given))
+    }
+
+    /// Runs the nodes once, and counts their results.
+    fn run_batch(
+        &mut self,
+        (session, snapshot): (StoreSession<'_>, &mut Option<Snapshot>),
+        (limits, if_changed): (BatchLimits, IfChanged),
+        given: &mut u64,
+        sink: &mut Sink<'_>,
+    ) -> Result<Progress> {
         let root = match &mut self.root {
             Some(root) => root,
             none => {
                 let of = (&self.collection, &self.query);
-                none.insert(node::start(&self.plan, of, &mut self.settings))
+                none.insert(node::start(&self.plan, of, &self.settings))
             }
         };
         root.check_alive()?;
         let kept = (&self.budget, self.command);
         let batch = Batch::new(session, &self.collection, &self.query, kept);
-        let batch = batch.with_works(works.unwrap_or(u64::MAX));
-        let batch = batch.over(snapshot.take());
-        batch.requested.set(expected);
-        let (pending, mut given, mut stopped) = (&mut self.pending, 0, false);
+        let batch = batch.with_works(limits.works.unwrap_or(u64::MAX));
+        let batch = batch.if_changed(if_changed).over(snapshot.take());
+        batch.requested.set(limits.expected);
+        let (pending, mut stopped) = (&mut self.pending, false);
         let progress = root.run(&batch, &mut |row| {
-            given += 1;
+            *given += 1;
             let document = row.document.unwrap_or(RawDoc::EMPTY);
             let flow = sink(row.record, document, row.metadata)?;
             if flow == Flow::Refused {
@@ -452,6 +484,6 @@ impl Executor {
         root.check_alive()?;
         let spent = progress == Progress::Stopped && !stopped && batch.works_left() == 0;
         *snapshot = batch.into_snapshot().filter(|_| self.keeps_keys);
-        Ok((if spent { Progress::Spent } else { progress }, given))
+        Ok(if spent { Progress::Spent } else { progress })
     }
 }

@@ -12,34 +12,34 @@ pub(crate) struct Tail {
     last: Option<RecordKey>,
 }
 
-impl Tail {
-    /// Checks that a query can be tailable.
-    ///
-    /// # Errors
-    /// 2 BadValue for a collection that is not capped, and for an order other than the natural one.
-    pub(crate) fn new(collection: &Collection, query: &CanonicalQuery) -> Result<Tail> {
-        if query.matcher.text().is_some() {
-            let text = "text and tailable cursor not allowed in same query";
-            return Err(Error::bad_value(text));
-        }
-        if query.sort.is_some() || query.natural_backward == Some(true) {
-            let text = "cannot use tailable option with a sort other than {$natural: 1}";
-            return Err(Error::bad_value(text));
-        }
-        if query.matcher.seeks_by_distance() {
-            let text = "Tailable cursors and geo $near cannot be used together";
-            return Err(Error::bad_value(text));
-        }
-        if collection.capped().is_none() {
-            return Err(Error::bad_value(format!(
-                "error processing query: ns={} planner returned error :: caused by :: tailable cursor requested on \
-                 non capped collection",
-                collection.namespace()
-            )));
-        }
-        Ok(Tail::default())
+/// Checks that a query can be tailable.
+///
+/// # Errors
+/// 2 BadValue for a collection that is not capped, and for an order other than the natural one.
+pub(super) fn check(collection: &Collection, query: &CanonicalQuery) -> Result<()> {
+    if query.matcher.text().is_some() {
+        let text = "text and tailable cursor not allowed in same query";
+        return Err(Error::bad_value(text));
     }
+    if query.sort.is_some() || query.natural_backward == Some(true) {
+        let text = "cannot use tailable option with a sort other than {$natural: 1}";
+        return Err(Error::bad_value(text));
+    }
+    if query.matcher.seeks_by_distance() {
+        let text = "Tailable cursors and geo $near cannot be used together";
+        return Err(Error::bad_value(text));
+    }
+    if collection.capped().is_none() {
+        return Err(Error::bad_value(format!(
+            "error processing query: ns={} planner returned error :: caused by :: tailable cursor requested on \
+             non capped collection",
+            collection.namespace()
+        )));
+    }
+    Ok(())
+}
 
+impl Tail {
     /// Records that the scan examined this record.
     pub(crate) fn examined(&mut self, key: &[u8]) {
         let last = self.last.get_or_insert_default();

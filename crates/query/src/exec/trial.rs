@@ -217,8 +217,8 @@ impl Executor {
 
     fn start_trial(&self, at: usize, plan: Plan) -> TrialPlan {
         let Settings { purpose, timed, .. } = self.settings;
-        let mut settings = Settings { purpose, timed, ..Settings::default() };
-        let root = start(&plan, (&self.collection, &self.query), &mut settings);
+        let settings = Settings { purpose, timed, ..Settings::default() };
+        let root = start(&plan, (&self.collection, &self.query), &settings);
         let most = PlannerSettings::count(&PlannerSettings::of(&self.collection).trial_results);
         TrialPlan { at, plan, root, most, returned: 0, works: 0, over: false }
     }

@@ -318,15 +318,20 @@ impl Collection {
 
     /// The number of documents, if it is known without counting; otherwise a very large number.
     pub fn known_documents(&self) -> i64 {
-        match self.counts.exact.load(Ordering::Acquire) {
+        match self.has_known_size() {
             true => self.counts.documents.load(Ordering::Acquire),
             false => i64::MAX,
         }
     }
 
+    /// Whether the number of documents is known without counting.
+    pub fn has_known_size(&self) -> bool {
+        self.counts.exact.load(Ordering::Acquire)
+    }
+
     /// The number of documents and their bytes, if known without counting; otherwise 0.
     pub fn known_size(&self) -> (i64, i64) {
-        match self.counts.exact.load(Ordering::Acquire) {
+        match self.has_known_size() {
             true => {
                 let bytes = self.counts.bytes.load(Ordering::Acquire);
                 (self.counts.documents.load(Ordering::Acquire), bytes)

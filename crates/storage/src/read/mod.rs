@@ -77,7 +77,21 @@ impl Core {
     /// # Errors
     /// Errors of the engine.
     pub fn snapshot(&self, view: &ReadView) -> Result<Snapshot> {
-        let Some(txn) = Reading::of(view) else { return self.latest() };
+        self.snapshot_with(TxnOptions::READ_ONLY, view)
+    }
+
+    /// A snapshot whose first read may fail because the definitions in memory are not those of the
+    /// snapshot. The caller then begins again with [`Core::snapshot`], which loads them. On a
+    /// secondary this saves a round trip.
+    ///
+    /// # Errors
+    /// 175 QueryPlanKilled as the first read; errors of the engine.
+    pub fn snapshot_again(&self, view: &ReadView) -> Result<Snapshot> {
+        self.snapshot_with(TxnOptions::READ_AGAIN, view)
+    }
+
+    fn snapshot_with(&self, options: TxnOptions, view: &ReadView) -> Result<Snapshot> {
+        let Some(txn) = Reading::of(view) else { return self.latest_with(options) };
         Ok(Snapshot { txn, moment: self.moment_of(view), watch: self.watch.clone() })
     }
 
@@ -91,7 +105,10 @@ impl Core {
     /// # Errors
     /// Errors of the engine.
     pub(crate) fn latest(&self) -> Result<Snapshot> {
-        let options = TxnOptions::READ_ONLY;
+        self.latest_with(TxnOptions::READ_ONLY)
+    }
+
+    fn latest_with(&self, options: TxnOptions) -> Result<Snapshot> {
         let txn = Reading::Own(self.engine().begin(options).map_err(from_kv)?);
         Ok(Snapshot { txn, moment: self.moment(), watch: self.watch.clone() })
     }

@@ -117,6 +117,33 @@ impl Core {
         }
     }
 
+    /// Counts the records of the present state, also hidden ones; `None` if there are more than
+    /// `most`.
+    ///
+    /// # Errors
+    /// Errors of the engine and of the operation's deadline.
+    pub fn count_up_to(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        most: u64,
+    ) -> Result<Option<u64>> {
+        op.check()?;
+        let (snapshot, range) = (self.latest()?, object_range(collection.id()));
+        let most = usize::try_from(most.saturating_add(1)).unwrap_or(usize::MAX);
+        let (found, end) = snapshot.txn.count(Keyspace::Record, &range, most).map_err(from_kv)?;
+        Ok((end == ScanEnd::Exhausted && found < most).then_some(found as u64))
+    }
+
+    /// The approximate bytes that this many records of a collection take in the engine.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn record_bytes(&self, collection: &Collection, documents: u64) -> Result<u64> {
+        let documents = i64::try_from(documents).unwrap_or(i64::MAX);
+        self.bytes_of(Keyspace::Record, collection.id(), documents)
+    }
+
     /// Counts the documents of a snapshot while writers continue. Their changes are added to a
     /// counter that starts at the snapshot.
     fn recount(&self, op: &OpCtx, collection: &Collection) -> Result<()> {

@@ -17,6 +17,8 @@ pub fn from_kv(error: KvError) -> Error {
     let code = match &error {
         KvError::Conflict => ErrorCode::WriteConflict,
         KvError::TooOld => ErrorCode::SnapshotTooOld,
+        // Definitions are what readers expect to be unchanged.
+        KvError::Changed => ErrorCode::QueryPlanKilled,
         KvError::TooLarge(_) => ErrorCode::TransactionTooLarge,
         KvError::Unavailable(text) if text.contains("disk is full") => ErrorCode::OutOfDiskSpace,
         KvError::Unavailable(_) | KvError::CommitUnknown(_) => ErrorCode::HostUnreachable,

@@ -93,7 +93,10 @@ impl EngineWrapper for FollowingEngine {
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         match options.read_only {
-            true => self.snapshot(),
+            true => match self.known_version().filter(|_| options.begins_again) {
+                Some(value) => self.inner.begin_if(&of_version(&value)),
+                None => self.snapshot(),
+            },
             false => Err(KvError::Fenced("not primary: this server only reads".into())),
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mayfly_base::testing::crate_folder;
 use mayfly_kv::{Engine, MemoryEngine, RoundTripCounter, RoundTrips};
-use mayfly_testkit::{Fixture, Reopenable, environment};
+use mayfly_testkit::{Fixture, OpenEngine, Reopenable, environment};
 use mayfly_value::{DocBuf, RawValue};
 
 /// An operation whose round trips are counted.
@@ -23,26 +23,36 @@ struct Operation {
     aim: Option<u64>,
     prepare: fn(&mut Fixture),
     run: fn(&mut Fixture),
-    /// Whether the server is restarted after `prepare`, so that it knows nothing from it.
-    restarts: bool,
+    server: Server,
+}
+
+/// The server that executes an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Server {
+    /// The one that was prepared.
+    Same,
+    /// The same after a restart, so that it knows nothing from before.
+    Restarted,
+    /// A secondary, which has executed the operation before.
+    Secondary,
 }
 
 impl Operation {
     const fn without_restart(self) -> Operation {
-        Operation { restarts: false, ..self }
+        Operation { server: Server::Same, ..self }
+    }
+
+    const fn on_a_secondary(self) -> Operation {
+        Operation { server: Server::Secondary, ..self }
     }
 }
 
 const OPERATIONS: &[Operation] = &[
-    row("find-id", "find by _id", Some(1), numbered, |fixture| {
-        assert_eq!(batch(&fixture.ok("test", "{find: 'c', filter: {_id: 7}}")), 1);
-    }),
+    row("find-id", "find by _id", Some(1), numbered, find_by_id),
     row("find-missing", "find by an _id that does not exist", Some(1), numbered, |fixture| {
         assert_eq!(batch(&fixture.ok("test", "{find: 'c', filter: {_id: -1}}")), 0);
     }),
-    row("find-100", "find 100 by an index", Some(2), numbered, |fixture| {
-        assert_eq!(batch(&fixture.ok("test", "{find: 'c', filter: {k: 5}}")), 100);
-    }),
+    row("find-100", "find 100 by an index", Some(2), numbered, find_by_index),
     row("find-range-100", "find 100 by a range of _id", Some(2), numbered, |fixture| {
         let command = "{find: 'c', filter: {_id: {$gte: 300}}, limit: 100}";
         assert_eq!(batch(&fixture.ok("test", command)), 100);
@@ -55,9 +65,7 @@ const OPERATIONS: &[Operation] = &[
     row("scan-1000", "find all of 1,000 without an index", None, numbered, |fixture| {
         assert_eq!(batch(&fixture.ok("test", "{find: 'c', batchSize: 2000}")), 1000);
     }),
-    row("count-1000", "count of 1,000 by an index", Some(1), numbered, |fixture| {
-        expect(&fixture.ok("test", "{count: 'c', query: {k: {$gte: 0}}}"), "n", 1000);
-    }),
+    row("count-1000", "count of 1,000 by an index", Some(1), numbered, count_by_index),
     row("insert-one-3", "insertOne with three indexes", Some(1), three_indexes, |fixture| {
         expect(&fixture.ok("test", "{insert: 'c', documents: [{_id: -1, a: 1, b: 2}]}"), "n", 1);
     })
@@ -100,16 +108,24 @@ const OPERATIONS: &[Operation] = &[
         let command = "{delete: 'c', deletes: [{q: {}, limit: 0}]}";
         expect(&fixture.ok("test", command), "n", 1000);
     }),
-    row("lookup-1000", "$lookup of 1,000 by an index", Some(40), numbered, |fixture| {
-        let lookup = "{$lookup: {from: 'c', localField: 'u', foreignField: 'u', as: 'found'}}";
-        let command = format!(
-            "{{aggregate: 'c', pipeline: [{lookup}, {{$match: {{'found.n': {{$gte: 0}}}}}}], cursor: {{batchSize: 2000}}}}"
-        );
-        assert_eq!(batch(&fixture.ok("test", &command)), 1000);
-    }),
+    row("lookup-1000", "$lookup of 1,000 by an index", Some(40), numbered, look_up),
     row("expire-1000", "expiry of 1,000", Some(8), expiring, |fixture| {
         fixture.ttl_pass();
     }),
+    row("secondary-id", "find by _id on a secondary", Some(1), numbered, find_by_id)
+        .on_a_secondary(),
+    row("secondary-100", "find 100 by an index on a secondary", Some(2), numbered, find_by_index)
+        .on_a_secondary(),
+    row(
+        "secondary-count",
+        "count of 1,000 by an index on a secondary",
+        Some(1),
+        numbered,
+        count_by_index,
+    )
+    .on_a_secondary(),
+    row("secondary-lookup", "$lookup of 1,000 on a secondary", Some(40), numbered, look_up)
+        .on_a_secondary(),
     row("events-1000", "1,000 change events", Some(8), numbered, |fixture| {
         let since = "{startAtOperationTime: Timestamp(1800000000, 2)}";
         let command = format!(
@@ -133,7 +149,27 @@ const fn row(
     prepare: fn(&mut Fixture),
     run: fn(&mut Fixture),
 ) -> Operation {
-    Operation { name, title, aim, prepare, run, restarts: true }
+    Operation { name, title, aim, prepare, run, server: Server::Restarted }
+}
+
+fn find_by_id(fixture: &mut Fixture) {
+    assert_eq!(batch(&fixture.ok("test", "{find: 'c', filter: {_id: 7}}")), 1);
+}
+
+fn find_by_index(fixture: &mut Fixture) {
+    assert_eq!(batch(&fixture.ok("test", "{find: 'c', filter: {k: 5}}")), 100);
+}
+
+fn count_by_index(fixture: &mut Fixture) {
+    expect(&fixture.ok("test", "{count: 'c', query: {k: {$gte: 0}}}"), "n", 1000);
+}
+
+fn look_up(fixture: &mut Fixture) {
+    let lookup = "{$lookup: {from: 'c', localField: 'u', foreignField: 'u', as: 'found'}}";
+    let command = format!(
+        "{{aggregate: 'c', pipeline: [{lookup}, {{$match: {{'found.n': {{$gte: 0}}}}}}], cursor: {{batchSize: 2000}}}}"
+    );
+    assert_eq!(batch(&fixture.ok("test", &command)), 1000);
 }
 
 fn joined(numbers: std::ops::Range<u32>, text: impl Fn(u32) -> String) -> String {
@@ -199,19 +235,24 @@ fn transaction(fixture: &mut Fixture) {
     expect(&fixture.ok("test", &command), "n", 100);
 }
 
-/// A server over a memory engine whose round trips are counted.
-fn counted() -> (Fixture, Arc<RoundTripCounter>) {
-    let counter = Arc::<RoundTripCounter>::default();
-    let engine = RoundTrips::new(Arc::new(MemoryEngine::new()), counter.clone());
+/// Opens an engine with this data, whose round trips are counted.
+fn counted(data: &Arc<MemoryEngine>, counter: &Arc<RoundTripCounter>) -> OpenEngine {
+    let engine = RoundTrips::new(data.clone(), counter.clone());
     let engine: Arc<dyn Engine> = Arc::new(Reopenable(Arc::new(engine)));
-    (Fixture::new(Box::new(move || engine.clone())), counter)
+    Box::new(move || engine.clone())
 }
 
 fn count(operation: &Operation, delay: Duration) -> (u64, Duration) {
-    let (mut fixture, counter) = counted();
+    let (data, counter) = (Arc::new(MemoryEngine::new()), Arc::<RoundTripCounter>::default());
+    let mut fixture = Fixture::new(counted(&data, &counter));
     (operation.prepare)(&mut fixture);
-    if operation.restarts {
-        fixture.restart();
+    match operation.server {
+        Server::Same => {}
+        Server::Restarted => fixture.restart(),
+        Server::Secondary => {
+            fixture = fixture.secondary(counted(&data, &counter));
+            (operation.run)(&mut fixture);
+        }
     }
     counter.take();
     counter.delay(delay);
@@ -259,6 +300,48 @@ fn round_trips_do_not_grow() {
         return;
     }
     assert!(wrong.is_empty(), "round trips have changed:\n{}", wrong.join("\n"));
+}
+
+/// The first read over the network finds that definitions have changed, and the query begins again.
+#[test]
+fn a_secondary_answers_with_the_definitions_of_the_owner() {
+    let (data, counter) = (Arc::new(MemoryEngine::new()), Arc::<RoundTripCounter>::default());
+    let owner = Fixture::new(counted(&data, &counter));
+    owner.ok("test", "{createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a'}]}");
+    owner.ok(
+        "test",
+        "{insert: 'c', documents: [{_id: 1, a: 1, d: Date(now - 5000)}, {_id: 2, a: 2}]}",
+    );
+    let secondary = owner.secondary(counted(&data, &counter));
+    let queries = [
+        "{find: 'c', filter: {a: {$gte: 1}}}",
+        "{find: 'c', filter: {a: {$gte: 1}}, projection: {_id: 0, a: 1}}",
+        "{find: 'c', filter: {b: 1}}",
+        "{find: 'c', sort: {d: 1}}",
+        "{aggregate: 'c', pipeline: [{$lookup: {from: 'c', localField: 'a', foreignField: 'a', as: 'x'}}, {$project: {n: {$size: '$x'}}}], cursor: {}}",
+        "{distinct: 'c', key: 'a'}",
+        "{count: 'c', query: {a: {$gte: 1}}}",
+    ];
+    let changes = [
+        "{insert: 'c', documents: [{_id: 3, a: [1, 2], b: 1}]}",
+        "{createIndexes: 'c', indexes: [{key: {b: 1}, name: 'b'}]}",
+        "{createIndexes: 'c', indexes: [{key: {d: 1}, name: 'd', expireAfterSeconds: 0, ttl: {hideExpired: true}}]}",
+        "{dropIndexes: 'c', index: 'b'}",
+    ];
+    for change in changes {
+        // Each query is the first one on the secondary after a change of its own.
+        for query in queries {
+            let before = secondary.ok("test", query);
+            assert_eq!(before, owner.ok("test", query), "{query} before {change}");
+        }
+        owner.ok("test", change);
+        for (at, query) in queries.iter().enumerate() {
+            owner.ok("test", &format!("{{create: 'other{at}'}}"));
+            let after = secondary.ok("test", query);
+            assert_eq!(after, owner.ok("test", query), "{query} after {change}");
+            owner.ok("test", &format!("{{drop: 'other{at}'}}"));
+        }
+    }
 }
 
 /// Prints how long operations take when each round trip takes half a millisecond, and five.

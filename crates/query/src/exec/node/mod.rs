@@ -208,7 +208,18 @@ pub(super) struct Batch<'b> {
     works: Cell<u64>,
     /// Whether this is a trial, whose works are not charged to the operation.
     trial: bool,
+    if_changed: IfChanged,
     snapshot: OnceCell<Snapshot>,
+}
+
+/// What a batch does when the definitions in memory are older than its snapshot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum IfChanged {
+    /// It loads them before its first read.
+    Loads,
+    /// Its first read fails with 175 QueryPlanKilled, and the caller runs the nodes again, from
+    /// their beginning.
+    Fails,
 }
 
 impl<'b> Batch<'b> {
@@ -220,8 +231,18 @@ impl<'b> Batch<'b> {
     ) -> Batch<'b> {
         let failures = Failures::of(command, collection);
         let (requested, snapshot) = (Cell::new(None), OnceCell::new());
-        let (works, trial) = (Cell::new(u64::MAX), false);
-        Batch { session, collection, query, budget, failures, requested, works, trial, snapshot }
+        Batch {
+            session,
+            collection,
+            query,
+            budget,
+            failures,
+            requested,
+            works: Cell::new(u64::MAX),
+            trial: false,
+            if_changed: IfChanged::Loads,
+            snapshot,
+        }
     }
 
     /// Sets the limit of works.
@@ -233,6 +254,12 @@ impl<'b> Batch<'b> {
     /// Makes the batch a trial.
     pub(super) fn of_trial(mut self) -> Batch<'b> {
         self.trial = true;
+        self
+    }
+
+    /// Sets what the batch does when definitions have changed.
+    pub(super) fn if_changed(mut self, if_changed: IfChanged) -> Batch<'b> {
+        self.if_changed = if_changed;
         self
     }
 
@@ -270,7 +297,10 @@ impl<'b> Batch<'b> {
         if let Some(snapshot) = self.snapshot.get() {
             return Ok(snapshot);
         }
-        let taken = self.session.snapshot()?;
+        let taken = match self.if_changed {
+            IfChanged::Loads => self.session.snapshot()?,
+            IfChanged::Fails => self.session.snapshot_again()?,
+        };
         Ok(self.snapshot.get_or_init(|| taken))
     }
 
@@ -354,8 +384,6 @@ pub(super) enum ReadPurpose {
 pub(super) struct Settings {
     /// The purpose for which records are searched.
     pub(super) purpose: ReadPurpose,
-    /// The position of a tailable scan.
-    pub(super) tail: Option<Tail>,
     /// Whether the scan is tailable; its limit then ends the results, but not the cursor.
     pub(super) is_tailable: bool,
     /// The fields that a sort buffers; `None` for whole documents.
@@ -368,7 +396,7 @@ pub(super) struct Settings {
 pub(super) fn start(
     plan: &Plan,
     (collection, query): (&Arc<Collection>, &CanonicalQuery),
-    settings: &mut Settings,
+    settings: &Settings,
 ) -> Box<dyn Node> {
     let node = started(plan, (collection, query), settings);
     if settings.timed { Box::new(timed::Timed::new(node)) } else { node }
@@ -377,7 +405,7 @@ pub(super) fn start(
 fn started(
     plan: &Plan,
     (collection, query): (&Arc<Collection>, &CanonicalQuery),
-    settings: &mut Settings,
+    settings: &Settings,
 ) -> Box<dyn Node> {
     let timed = settings.timed;
     let duplicates_allowed = |plan: &Plan| {
@@ -385,12 +413,12 @@ fn started(
         if timed { Box::new(timed::Timed::new(node)) } else { node }
     };
     let at_end = if settings.is_tailable { Progress::Waiting } else { Progress::Over };
-    let mut below = |plan: &Plan| start(plan, (collection, query), settings);
+    let below = |plan: &Plan| start(plan, (collection, query), settings);
     match plan {
         Plan::Nothing => Box::new(Nothing),
         Plan::Id(key) => Box::new(by_id::ById::new(key.clone())),
         Plan::Records(scan) => {
-            let tail = settings.tail.take();
+            let tail = settings.is_tailable.then(Tail::default);
             let capped = settings.purpose == ReadPurpose::Result && collection.capped().is_some();
             Box::new(record_scan::Scan::new(scan, tail, capped))
         }
@@ -431,7 +459,7 @@ fn started(
         Plan::Keys(input) => Box::new(keys::Keys::new(below(input))),
         Plan::Sort { input, most } => {
             let input = below(input);
-            Box::new(sort::Sort::new(input, *most, settings.keeps.take()))
+            Box::new(sort::Sort::new(input, *most, settings.keeps.clone()))
         }
         Plan::Skip { input, count } => Box::new(skip::Skip::new(below(input), *count)),
         Plan::Limit { input, count } => Box::new(skip::Limit::new(below(input), *count, at_end)),

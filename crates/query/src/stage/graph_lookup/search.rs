@@ -139,7 +139,7 @@ impl<'s> Search<'s> {
     ) -> Result<()> {
         let (context, sub) = (self.context, &self.graph.sub);
         let filter = equality_filter(&self.graph.to, values);
-        if other.choice.is_table_due() {
+        if other.choice.is_table_due(context)? {
             other.make_table(self.graph, context)?;
         }
         if other.table.is_none() {

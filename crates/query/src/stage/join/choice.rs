@@ -6,8 +6,15 @@
 //! better choice. A table that exceeds the memory saves nothing, because its documents would be
 //! read from a file one by one.
 //!
+//! A server does not always know how many documents a collection has: a secondary does not, nor a
+//! server after a crash. Then they are counted, as many as the saving would pay for, and again each
+//! time the saving has doubled.
+//!
 //! Without an index each look-up is a scan, and the table is read at once.
 
+use std::sync::Arc;
+
+use mayfly_base::Result;
 use mayfly_storage::Collection;
 use mayfly_work::spill::Operator;
 
@@ -29,30 +36,43 @@ const TABLE_COSTS: u64 = 20;
 /// Cost of reading the table, for each document.
 const DOCUMENT_COSTS: u64 = 2;
 
+/// The saving at which documents are counted for the first time.
+const COUNT_AT: u64 = 4_000;
+
 /// Decides whether a join reads the other collection into a table.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Choice {
     saved: u64,
     /// Whether look-ups cross a network.
     is_remote: bool,
-    /// The cost of a table; `None` if it would not fit.
-    cost: Option<u64>,
+    cost: Cost,
     /// Whether a table did not fit or cannot be built.
     refused: bool,
 }
 
+/// What a table would cost.
+#[derive(Default)]
+enum Cost {
+    Known(u64),
+    /// The collection is counted when this was saved.
+    Unknown(Arc<Collection>, u64),
+    /// It would not fit.
+    #[default]
+    TooLarge,
+}
+
 impl Choice {
     /// Prepares the choice before the first query of this collection.
-    pub(crate) fn begin(&mut self, context: &StageContext<'_>, other: &Collection) {
-        self.is_remote = context.session.store.engine().caps().is_remote;
-        let limits = context.settings.budget.limits();
-        let room = limits.operation.saturating_sub(context.settings.budget.used());
-        let room = limits.of(Operator::HashLookup).min(room) as u64;
-        let documents = u64::try_from(other.known_documents()).unwrap_or(u64::MAX);
-        let bytes = u64::try_from(context.session.store.data_bytes(other)).unwrap_or(u64::MAX);
-        let bytes = bytes.saturating_add(documents.saturating_mul(3 * ENTRY_BYTES as u64));
-        let cost = documents.saturating_mul(DOCUMENT_COSTS).saturating_add(TABLE_COSTS);
-        self.cost = (bytes <= room).then_some(cost);
+    pub(crate) fn begin(&mut self, context: &StageContext<'_>, other: &Arc<Collection>) {
+        self.is_remote = context.session.store.is_remote();
+        self.cost = match other.has_known_size() {
+            true => {
+                let (documents, bytes) = other.known_size();
+                let known = |size: i64| u64::try_from(size).unwrap_or(0);
+                Cost::of(context, known(documents), known(bytes))
+            }
+            false => Cost::Unknown(other.clone(), COUNT_AT),
+        };
     }
 
     /// Ends a batch. The next one starts without a table.
@@ -68,8 +88,31 @@ impl Choice {
     }
 
     /// Whether a table is cheaper from now on.
-    pub(crate) fn is_table_due(&self) -> bool {
-        !self.refused && self.cost.is_some_and(|cost| self.saved >= cost)
+    ///
+    /// # Errors
+    /// Errors of the store and of the operation's deadline.
+    pub(crate) fn is_table_due(&mut self, context: &StageContext<'_>) -> Result<bool> {
+        if self.refused {
+            return Ok(false);
+        }
+        if let Cost::Unknown(other, at) = &mut self.cost
+            && self.saved >= *at
+        {
+            let (store, op) = (context.session.store, context.session.op);
+            let most = self.saved / DOCUMENT_COSTS;
+            match store.count_up_to(op, other, most)? {
+                Some(documents) => {
+                    self.cost = Cost::of(context, documents, store.record_bytes(other, documents)?);
+                }
+                None => *at = self.saved.saturating_mul(2),
+            }
+        }
+        Ok(self.has_paid())
+    }
+
+    /// Whether as much was saved as a table costs.
+    fn has_paid(&self) -> bool {
+        matches!(self.cost, Cost::Known(cost) if self.saved >= cost)
     }
 
     /// Whether a table may be built.
@@ -83,6 +126,21 @@ impl Choice {
     }
 }
 
+impl Cost {
+    fn of(context: &StageContext<'_>, documents: u64, bytes: u64) -> Cost {
+        let limits = context.settings.budget.limits();
+        let room = limits.operation.saturating_sub(context.settings.budget.used());
+        let room = limits.of(Operator::HashLookup).min(room) as u64;
+        let bytes = bytes.saturating_add(documents.saturating_mul(3 * ENTRY_BYTES as u64));
+        match bytes <= room {
+            true => {
+                Cost::Known(documents.saturating_mul(DOCUMENT_COSTS).saturating_add(TABLE_COSTS))
+            }
+            false => Cost::TooLarge,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,38 +148,38 @@ mod tests {
     #[test]
     fn a_table_comes_when_it_would_have_paid() {
         let mut choice =
-            Choice { cost: Some(TABLE_COSTS + 1000 * DOCUMENT_COSTS), ..Choice::default() };
+            Choice { cost: Cost::Known(TABLE_COSTS + 1000 * DOCUMENT_COSTS), ..Choice::default() };
         let mut looks = 0;
-        while !choice.is_table_due() {
+        while !choice.has_paid() {
             choice.record_lookup(1, 1);
             looks += 1;
         }
         assert_eq!(looks, 225);
         choice.refuse();
-        assert!(!choice.is_table_due() && !choice.may_have_table());
+        assert!(!choice.may_have_table());
     }
 
     #[test]
     fn over_a_network_a_table_pays_soon() {
-        let cost = Some(TABLE_COSTS + 1000 * DOCUMENT_COSTS);
+        let cost = Cost::Known(TABLE_COSTS + 1000 * DOCUMENT_COSTS);
         let mut choice = Choice { cost, is_remote: true, ..Choice::default() };
         (0..2).for_each(|_| choice.record_lookup(1, 1));
-        assert!(!choice.is_table_due());
+        assert!(!choice.has_paid());
         choice.record_lookup(1, 1);
-        assert!(choice.is_table_due());
+        assert!(choice.has_paid());
     }
 
     #[test]
     fn one_look_at_many_documents_is_enough() {
-        let mut choice = Choice { cost: Some(1000), ..Choice::default() };
+        let mut choice = Choice { cost: Cost::Known(1000), ..Choice::default() };
         choice.record_lookup(1, 2000);
-        assert!(choice.is_table_due());
+        assert!(choice.has_paid());
     }
 
     #[test]
     fn what_does_not_fit_memory_is_asked_for() {
         let mut choice = Choice::default();
         choice.record_lookup(1, 1 << 40);
-        assert!(!choice.is_table_due() && choice.may_have_table());
+        assert!(!choice.has_paid() && choice.may_have_table());
     }
 }

@@ -121,7 +121,7 @@ impl RunningLookup {
     ) -> Result<Joined> {
         match self.way {
             AccessPath::Unknown => self.begin(context, scope, &sought.values)?,
-            AccessPath::Query if self.choice.is_table_due() => self.make_table(context)?,
+            AccessPath::Query if self.choice.is_table_due(context)? => self.make_table(context)?,
             _ => {}
         }
         if let AccessPath::Table(_) = &self.way {
