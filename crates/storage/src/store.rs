@@ -367,6 +367,10 @@ impl Store {
                 txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked)
                     .map_err(from_kv)?;
             }
+            for (id, _) in rows(txn, b'u')? {
+                txn.delete(Keyspace::Catalog, &catalog_key::shown_counts(id), Guard::Checked)
+                    .map_err(from_kv)?;
+            }
             // The entries may change from now on.
             txn.delete(Keyspace::Catalog, catalog_key::COPYING, Guard::Checked).map_err(from_kv)?;
             Ok(found)

@@ -192,7 +192,12 @@ impl Store {
         self.change(|txn, _| {
             txn.delete(Keyspace::Catalog, &catalog_key::dropped(id), Guard::Checked)
                 .map_err(from_kv)?;
-            for key in [catalog_key::numbers(id), catalog_key::counts(id), catalog_key::feed(id)] {
+            for key in [
+                catalog_key::numbers(id),
+                catalog_key::counts(id),
+                catalog_key::shown_counts(id),
+                catalog_key::feed(id),
+            ] {
                 txn.delete(Keyspace::Catalog, &key, Guard::Checked).map_err(from_kv)?;
             }
             txn.delete(Keyspace::Catalog, &catalog_key::multikey(id), Guard::Checked)

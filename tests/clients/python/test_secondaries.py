@@ -242,6 +242,27 @@ def test_change_streams_and_causal_reads_on_a_secondary(two):
     assert majority.count_documents({}) == 200
 
 
+def test_a_secondary_knows_the_size_of_a_large_collection(two):
+    client = connect(two)
+    items, rows = client.t.items, [{"a": number, "text": "x" * 80} for number in range(6000)]
+    secondary = on_secondary(items)
+    for _ in range(2):
+        items.insert_many([dict(row) for row in rows])
+    assert secondary.count_documents({}) == 12000
+    stats = client.t.command("collStats", "items")
+    # A large collection's number is what the primary has written.
+    until(lambda: secondary.estimated_document_count() == 12000)
+    until(lambda: two[1].client().t.command("collStats", "items")["size"] == stats["size"])
+    items.delete_many({"a": {"$lt": 500}})
+    until(lambda: secondary.estimated_document_count() == 11000)
+    # A join does not look each value up.
+    lookup = {"$lookup": {"from": "items", "localField": "a", "foreignField": "_id", "as": "found"}}
+    counted = list(secondary.aggregate([lookup, {"$match": {"found": []}}, {"$count": "n"}]))
+    assert counted == [{"n": 11000}]
+    items.drop()
+    until(lambda: secondary.estimated_document_count() == 0)
+
+
 def test_expired_documents_are_hidden_on_a_secondary_too(two):
     client = connect(two)
     client.admin.command("setParameter", 1, ttlMonitorEnabled=False)

@@ -104,7 +104,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let store = &ctx.service.store;
     let countless = collection.hides_expired();
     let count = if filter.is_empty() && query.hint.is_none() && !countless {
-        let all = store.count_documents(ctx.op, &collection)?;
+        let (all, _) = store.recent_size(ctx.op, &collection)?;
         within(all, skip, limit)
     } else {
         let mut executor = Executor::new(ctx.store.view, collection, query)?;

@@ -75,7 +75,7 @@ pub(crate) fn coll_stats_document(
         doc.end();
     }
     if options.get("count").is_some() {
-        let count = ctx.service.store.count_documents(ctx.op, collection)?;
+        let (count, _) = ctx.service.store.recent_size(ctx.op, collection)?;
         doc.append("count", small(count));
     }
     if options.get("queryExecStats").is_some() {

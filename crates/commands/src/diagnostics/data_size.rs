@@ -123,8 +123,8 @@ fn count(
 ) -> Result<CountResult> {
     let store = &ctx.service.store;
     let kept = || -> Result<CountResult> {
-        let documents = store.count_documents(ctx.op, collection)?;
-        Ok(CountResult { documents, bytes: store.data_bytes(collection), cut_off: false })
+        let (documents, bytes) = store.recent_size(ctx.op, collection)?;
+        Ok(CountResult { documents, bytes, cut_off: false })
     };
     let Some(bounds) = bounds else {
         if estimate {

@@ -155,7 +155,9 @@ impl Executor {
             running.push(self.start_trial(at, plan));
         }
         let settings = PlannerSettings::of(&self.collection);
-        let share = settings.trial_share.get() * self.collection.known_documents() as f64;
+        // If the number of documents is unknown, as on a secondary, only the number of works counts.
+        let (documents, _) = self.collection.known_size();
+        let share = settings.trial_share.get() * documents as f64;
         let most_works = PlannerSettings::count(&settings.trial_works).max(share as u64);
         let (mut works, mut spent, mut settled) = (FIRST_WORKS, 0, false);
         while !settled && spent < most_works && !running.is_empty() {

@@ -50,6 +50,31 @@ pub(crate) struct CountsRow {
     pub retired: Option<RetiredTally>,
 }
 
+/// The size of a collection that secondaries show ([`crate::secondary`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShownSize {
+    pub documents: i64,
+    pub bytes: i64,
+    /// The term of the owner that wrote it.
+    pub term: i64,
+}
+
+impl ShownSize {
+    pub(crate) fn encode(self) -> [u8; 24] {
+        let mut row = [0; 24];
+        for (part, number) in row.chunks_mut(8).zip([self.documents, self.bytes, self.term]) {
+            part.copy_from_slice(&number.to_le_bytes());
+        }
+        row
+    }
+
+    pub(crate) fn decode(row: &[u8]) -> Option<ShownSize> {
+        let number =
+            |from: usize| Some(i64::from_le_bytes(row.get(from..from + 8)?.try_into().ok()?));
+        Some(ShownSize { documents: number(0)?, bytes: number(8)?, term: number(16)? })
+    }
+}
+
 impl Counts {
     /// The present counts, if they are exact, while the log is cut up to this timestamp.
     pub(crate) fn row(&self, first: u64, cut: u64) -> Option<CountsRow> {
@@ -143,5 +168,8 @@ mod tests {
         assert_eq!(CountsRow::decode(&row.encode()[..24]), Some(unknown));
         assert_eq!(CountsRow::decode(&row.encode()[..16]), Some(CountsRow { first: 0, ..unknown }));
         assert_eq!(CountsRow::decode(&row.encode()[..15]), None);
+        let shown = ShownSize { documents: 1 << 40, bytes: -1, term: 7 };
+        assert_eq!(ShownSize::decode(&shown.encode()), Some(shown));
+        assert_eq!(ShownSize::decode(&shown.encode()[..23]), None);
     }
 }

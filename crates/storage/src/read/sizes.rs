@@ -10,11 +10,12 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{RawDoc, SortOrder};
 use mayfly_work::{OpCtx, current};
 
+use crate::catalog::counts::ShownSize;
 use crate::catalog::{Collection, Core, Index};
 use crate::read::{Entry, ScanResult};
 use crate::record::RetiredTally;
 use crate::record::error::from_kv;
-use crate::record::layout::object_range;
+use crate::record::layout::{catalog_key, object_range};
 
 /// The number of records between two checks of the deadline.
 const CHECK_EVERY: i64 = 256;
@@ -94,6 +95,34 @@ impl Core {
             self.recount(op, collection)?;
         }
         Ok(collection.counts.documents.load(Ordering::Acquire).max(0))
+    }
+
+    /// The number of documents and their bytes of BSON. On a secondary, those of a large collection
+    /// may be a second old, and the bytes of a small one are those of its records in the engine.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn recent_size(&self, op: &OpCtx, collection: &Collection) -> Result<(i64, i64)> {
+        if !self.follows_owner {
+            return Ok((self.count_documents(op, collection)?, self.data_bytes(collection)));
+        }
+        if let Some((documents, bytes)) = self.shown_counts(collection)? {
+            return Ok((documents.max(0), bytes.max(0)));
+        }
+        let documents = self.count_stored(op, collection)?;
+        let bytes = self.bytes_of(Keyspace::Record, collection.id(), documents)?;
+        Ok((documents, i64::try_from(bytes).unwrap_or(i64::MAX)))
+    }
+
+    /// The documents and bytes that the owner of the store has written for secondaries.
+    fn shown_counts(&self, collection: &Collection) -> Result<Option<(i64, i64)>> {
+        let mut row = None;
+        let key = catalog_key::shown_counts(collection.id());
+        self.engine()
+            .get_once(Keyspace::Catalog, &key, &mut |value| row = ShownSize::decode(value))
+            .map_err(from_kv)?;
+        let term = self.engine().sharing().members().term;
+        Ok(row.filter(|row| row.term == term).map(|row| (row.documents, row.bytes)))
     }
 
     /// The bytes of BSON; exact when the count is.
@@ -192,7 +221,7 @@ impl Core {
     /// # Errors
     /// Errors of the engine and of the operation's deadline.
     pub fn sizes(&self, op: &OpCtx, collection: &Collection) -> Result<CollectionSizes> {
-        let documents = self.count_documents(op, collection)?;
+        let (documents, data_bytes) = self.recent_size(op, collection)?;
         let bytes_of = |keyspace, id| self.bytes_of(keyspace, id, documents);
         let mut indexes = Vec::new();
         for index in collection.indexes() {
@@ -202,11 +231,7 @@ impl Core {
         let storage_bytes = bytes_of(Keyspace::Record, collection.id())?;
         Ok(CollectionSizes {
             documents,
-            data_bytes: match self.follows_owner {
-                // Reading all documents would cost too much.
-                true => i64::try_from(storage_bytes).unwrap_or(i64::MAX),
-                false => self.data_bytes(collection),
-            },
+            data_bytes,
             id_index_bytes: collection
                 .id_index_id()
                 .map(|id| bytes_of(Keyspace::Index, id))

@@ -334,6 +334,11 @@ pub(crate) mod catalog_key {
         with_id(b'k', id)
     }
 
+    /// The counts of a collection that secondaries show.
+    pub(crate) fn shown_counts(id: u64) -> Vec<u8> {
+        with_id(b'u', id)
+    }
+
     pub(crate) fn numbers(id: u64) -> Vec<u8> {
         with_id(b'r', id)
     }

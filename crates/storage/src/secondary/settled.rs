@@ -6,7 +6,8 @@
 //!
 //! The owner reads its settled timestamp first and writes the row second, so a snapshot that has
 //! the row has all entries of the log up to it. It writes the row after a commit, at most every 5
-//! ms, and announces it to the secondaries ([`mayfly_kv::Sharing`]), which read it then. An idle
+//! ms, and announces it to the secondaries ([`mayfly_kv::Sharing`]), which read it then. Once a
+//! second it writes changed counts with the row ([`super::counts`]). An idle
 //! owner writes nothing, but the engine announces once a second that it lives. A secondary that
 //! hears no announcements reads the row every 20 ms.
 
@@ -22,6 +23,7 @@ use crate::Store;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::record::signal::Signal;
+use crate::secondary::counts::{ShownCounts, put_counts};
 
 /// The pause of the owner after it has written the row.
 const WRITTEN: Duration = Duration::from_millis(5);
@@ -102,13 +104,18 @@ impl SettledThread {
         let (signal, settled) = (clock.shared_signal(), clock.shared_settled());
         let run = move |turns: &Turns| {
             let (mut written, mut failed) = (0, false);
+            let mut counts = ShownCounts::default();
             let settled = || settled.load(Ordering::Acquire);
-            while let Some(store) = turns.next(|| settled() != written, LOOK_EVERY) {
+            while let Some(store) =
+                turns.next(|| settled() != written, counts.next_look().unwrap_or(LOOK_EVERY))
+            {
                 let now = settled();
-                if now == written {
+                if now != written {
+                    counts.note_commit();
+                } else if counts.next_look() != Some(Duration::ZERO) {
                     continue;
                 }
-                match store.write_settled(now) {
+                match store.write_settled(now, &mut counts) {
                     Ok(()) => (written, failed) = (now, false),
                     Err(error) if !failed => {
                         failed = true;
@@ -155,16 +162,24 @@ impl SettledThread {
 }
 
 impl Store {
-    /// Writes the settled timestamp for secondaries, and announces it.
+    /// Writes the settled timestamp for secondaries, with the counts that have changed if it is
+    /// time for them, and announces it.
     ///
     /// # Errors
     /// Errors of the engine.
-    pub(crate) fn write_settled(&self, settled: u64) -> Result<()> {
+    pub(crate) fn write_settled(&self, settled: u64, counts: &mut ShownCounts) -> Result<()> {
         let mut txn = self.engine().begin(TxnOptions::default()).map_err(from_kv)?;
         let value = settled.to_be_bytes();
         txn.put(Keyspace::Catalog, catalog_key::SETTLED, &value, Guard::Derived)
             .map_err(from_kv)?;
+        let changed = (counts.next_look() == Some(Duration::ZERO)).then(|| counts.changed(self));
+        if let Some(changed) = &changed {
+            put_counts(&mut *txn, changed, self.engine().sharing().members().term)?;
+        }
         txn.commit().map_err(from_kv)?;
+        if let Some(changed) = changed {
+            counts.wrote(changed);
+        }
         self.engine().sharing().announce();
         Ok(())
     }

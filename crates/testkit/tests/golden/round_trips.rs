@@ -109,6 +109,49 @@ const OPERATIONS: &[Operation] = &[
         expect(&fixture.ok("test", command), "n", 1000);
     }),
     row("lookup-1000", "$lookup of 1,000 by an index", Some(40), numbered, look_up),
+    row("lookup-id-1000", "$lookup of 1,000 by _id", None, numbered, |fixture| {
+        let lookup = "{$lookup: {from: 'c', localField: 'u', foreignField: '_id', as: 'found'}}";
+        let command =
+            format!("{{aggregate: 'c', pipeline: [{lookup}], cursor: {{batchSize: 2000}}}}");
+        assert_eq!(batch(&fixture.ok("test", &command)), 1000);
+    }),
+    row("graph-1000", "$graphLookup of 1,000, one step each", None, numbered, |fixture| {
+        let lookup = "{$graphLookup: {from: 'c', startWith: '$u', connectFromField: 'u', connectToField: 'u', as: 'found'}}";
+        let command =
+            format!("{{aggregate: 'c', pipeline: [{lookup}], cursor: {{batchSize: 2000}}}}");
+        assert_eq!(batch(&fixture.ok("test", &command)), 1000);
+    }),
+    row("union-10", "ten $unionWith of 100 each", None, numbered, |fixture| {
+        let stages = joined(0..9, |n| {
+            format!("{{$unionWith: {{coll: 'c', pipeline: [{{$match: {{k: {n}}}}}]}}}}")
+        });
+        let command = format!(
+            "{{aggregate: 'c', pipeline: [{{$match: {{k: 9}}}}, {stages}], cursor: {{batchSize: 2000}}}}"
+        );
+        assert_eq!(batch(&fixture.ok("test", &command)), 1000);
+    }),
+    row("sort-1000", "find with a sort in memory", None, numbered, |fixture| {
+        assert_eq!(batch(&fixture.ok("test", "{find: 'c', sort: {n: 1}, batchSize: 2000}")), 1000);
+    }),
+    row("distinct-10", "distinct of 10 values by an index", None, numbered, |fixture| {
+        fixture.ok("test", "{distinct: 'c', key: 'k'}");
+    }),
+    row("find-and-modify", "findAndModify by an index", None, numbered, |fixture| {
+        fixture.ok("test", "{findAndModify: 'c', query: {u: 7}, update: {$inc: {n: 1}}}");
+    }),
+    row("upsert", "an upsert that inserts", None, numbered, |fixture| {
+        let command = "{update: 'c', updates: [{q: {_id: -5}, u: {$inc: {n: 1}}, upsert: true}]}";
+        expect(&fixture.ok("test", command), "n", 1);
+    }),
+    row("delete-id", "deleteOne by _id", None, numbered, |fixture| {
+        expect(&fixture.ok("test", "{delete: 'c', deletes: [{q: {_id: 7}, limit: 1}]}"), "n", 1);
+    }),
+    row("merge-1000", "$merge of 1,000 into another collection", None, numbered, |fixture| {
+        fixture.ok("test", "{aggregate: 'c', pipeline: [{$merge: {into: 'd'}}], cursor: {}}");
+    }),
+    row("out-1000", "$out of 1,000", None, numbered, |fixture| {
+        fixture.ok("test", "{aggregate: 'c', pipeline: [{$out: 'd'}], cursor: {}}");
+    }),
     row("expire-1000", "expiry of 1,000", Some(8), expiring, |fixture| {
         fixture.ttl_pass();
     }),
