@@ -104,6 +104,16 @@ const OPERATIONS: &[Operation] = &[
         let command = format!("{{update: 'c', updates: [{updates}]}}");
         expect(&fixture.ok("test", &command), "nModified", 1000);
     }),
+    row("bulk-upsert-1000", "1,000 upserts by _id in a command", Some(24), numbered, |fixture| {
+        let upsert = |n: u32| format!("{{q: {{_id: {n}}}, u: {{$inc: {{n: 1}}}}, upsert: true}}");
+        let command = format!("{{update: 'd', updates: [{}]}}", joined(0..1000, upsert));
+        expect(&fixture.ok("test", &command), "n", 1000);
+    }),
+    row("bulk-delete-1000", "1,000 deletions by _id in a command", Some(24), numbered, |fixture| {
+        let deletion = |n: u32| format!("{{q: {{_id: {n}}}, limit: 1}}");
+        let command = format!("{{delete: 'c', deletes: [{}]}}", joined(0..1000, deletion));
+        expect(&fixture.ok("test", &command), "n", 1000);
+    }),
     row("delete-1000", "deleteMany of 1,000", Some(24), numbered, |fixture| {
         let command = "{delete: 'c', deletes: [{q: {}, limit: 0}]}";
         expect(&fixture.ok("test", command), "n", 1000);
@@ -135,6 +145,75 @@ const OPERATIONS: &[Operation] = &[
     }),
     row("distinct-10", "distinct of 10 values by an index", None, numbered, |fixture| {
         fixture.ok("test", "{distinct: 'c', key: 'k'}");
+    }),
+    row("distinct-1000", "distinct of 1,000 values by an index", None, numbered, |fixture| {
+        fixture.ok("test", "{distinct: 'c', key: 'u'}");
+    }),
+    row("group-first", "$group of 10 values with $first by an index", None, numbered, |fixture| {
+        let stages = "{$sort: {k: 1}}, {$group: {_id: '$k', n: {$first: '$n'}}}";
+        fixture.ok("test", &format!("{{aggregate: 'c', pipeline: [{stages}], cursor: {{}}}}"));
+    }),
+    row("lookup-pipeline", "$lookup of 100 with a pipeline", None, numbered, |fixture| {
+        let stage = "{$lookup: {from: 'c', let: {u: '$u'}, pipeline: [{$match: {$expr: {$eq: ['$u', '$$u']}}}], as: 'found'}}";
+        let command = format!(
+            "{{aggregate: 'c', pipeline: [{{$match: {{k: 5}}}}, {stage}], cursor: {{batchSize: 2000}}}}"
+        );
+        assert_eq!(batch(&fixture.ok("test", &command)), 100);
+    }),
+    row("update-by-index", "updateMany of 100 by an index", None, numbered, |fixture| {
+        let command = "{update: 'c', updates: [{q: {k: 5}, u: {$inc: {n: 1}}, multi: true}]}";
+        expect(&fixture.ok("test", command), "nModified", 100);
+    }),
+    row("bulk-by-index", "100 updates by an index in a command", None, numbered, |fixture| {
+        let update = |n: u32| format!("{{q: {{u: {n}}}, u: {{$inc: {{n: 1}}}}}}");
+        let command = format!("{{update: 'c', updates: [{}]}}", joined(0..100, update));
+        expect(&fixture.ok("test", &command), "nModified", 100);
+    }),
+    row("capped-1000", "insertMany of 1,000 into a capped collection", None, capped, |fixture| {
+        insert_into(fixture, "capped", 0..1000);
+    }),
+    row("series-1000", "insertMany of 1,000 measurements", None, series, |fixture| {
+        let documents =
+            joined(0..1000, |n| format!("{{t: Date(now + {n}), m: {}, a: {n}}}", n % 10));
+        let command = format!("{{insert: 'series', documents: [{documents}]}}");
+        expect(&fixture.ok("test", &command), "n", 1000);
+    }),
+    row("updates-looked-up", "1,000 change events with updateLookup", None, updated, |fixture| {
+        let since =
+            "{startAtOperationTime: Timestamp(1800000000, 2), fullDocument: 'updateLookup'}";
+        let command = format!(
+            "{{aggregate: 'c', pipeline: [{{$changeStream: {since}}}, {{$match: {{operationType: 'update'}}}}], cursor: {{batchSize: 2000}}}}"
+        );
+        assert_eq!(batch(&fixture.ok("test", &command)), 1000);
+    }),
+    row("collections-100", "listCollections of 100", None, many_collections, |fixture| {
+        assert_eq!(
+            batch(&fixture.ok("test", "{listCollections: 1, cursor: {batchSize: 200}}")),
+            100
+        );
+    }),
+    row("db-stats-100", "dbStats of 100 collections", None, many_collections, |fixture| {
+        fixture.ok("test", "{dbStats: 1}");
+    }),
+    row("drop-100", "dropDatabase of 100 collections", None, many_collections, |fixture| {
+        fixture.ok("test", "{dropDatabase: 1}");
+    }),
+    row("text-100", "$text that finds 100", None, worded, |fixture| {
+        assert_eq!(
+            batch(&fixture.ok("test", "{find: 'w', filter: {$text: {$search: 'pen'}}}")),
+            100
+        );
+    }),
+    row("near-100", "the 100 nearest points", None, worded, |fixture| {
+        let near = "{p: {$nearSphere: {$geometry: {type: 'Point', coordinates: [0, 0]}}}}";
+        let command = format!("{{find: 'w', filter: {near}, limit: 100}}");
+        assert_eq!(batch(&fixture.ok("test", &command)), 100);
+    }),
+    row("create-index", "createIndexes over 1,000", None, numbered, |fixture| {
+        fixture.ok("test", "{createIndexes: 'c', indexes: [{key: {n: 1}, name: 'n'}]}");
+    }),
+    row("validate-1000", "validate of 1,000", None, numbered, |fixture| {
+        fixture.ok("test", "{validate: 'c'}");
     }),
     row("find-and-modify", "findAndModify by an index", None, numbered, |fixture| {
         fixture.ok("test", "{findAndModify: 'c', query: {u: 7}, update: {$inc: {n: 1}}}");
@@ -267,6 +346,48 @@ fn expiring(fixture: &mut Fixture) {
     fixture.ok("test", &format!("{{createIndexes: 'c', indexes: [{index}]}}"));
     let documents = joined(0..1000, |n| format!("{{_id: {n}, d: Date(now - 1000 + {n})}}"));
     expect(&fixture.ok("test", &format!("{{insert: 'c', documents: [{documents}]}}")), "n", 1000);
+}
+
+fn insert_into(fixture: &Fixture, name: &str, numbers: std::ops::Range<u32>) {
+    let wanted = i32::try_from(numbers.len()).unwrap();
+    let documents = joined(numbers, |n| format!("{{_id: {n}}}"));
+    let command = format!("{{insert: '{name}', documents: [{documents}]}}");
+    expect(&fixture.ok("test", &command), "n", wanted);
+}
+
+fn capped(fixture: &mut Fixture) {
+    fixture.ok("test", "{create: 'capped', capped: true, size: 100000, max: 500}");
+    insert_into(fixture, "capped", 5000..5500);
+}
+
+fn series(fixture: &mut Fixture) {
+    fixture.ok("test", "{create: 'series', timeseries: {timeField: 't', metaField: 'm'}}");
+}
+
+fn updated(fixture: &mut Fixture) {
+    numbered(fixture);
+    for n in 0..1000 {
+        let command =
+            format!("{{update: 'c', updates: [{{q: {{_id: {n}}}, u: {{$inc: {{n: 1}}}}}}]}}");
+        fixture.ok("test", &command);
+    }
+}
+
+fn many_collections(fixture: &mut Fixture) {
+    for n in 0..100 {
+        insert_into(fixture, &format!("c{n}"), 0..1);
+    }
+}
+
+fn worded(fixture: &mut Fixture) {
+    let indexes = "{key: {s: 'text'}, name: 's'}, {key: {p: '2dsphere'}, name: 'p'}";
+    fixture.ok("test", &format!("{{createIndexes: 'w', indexes: [{indexes}]}}"));
+    let document = |n: u32| {
+        let word = if n % 10 == 0 { "pen" } else { "ink" };
+        format!("{{_id: {n}, s: '{word}', p: [{}, {}]}}", n % 100, n / 100)
+    };
+    let command = format!("{{insert: 'w', documents: [{}]}}", joined(0..1000, document));
+    expect(&fixture.ok("test", &command), "n", 1000);
 }
 
 fn transaction(fixture: &mut Fixture) {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::{Error, Result};
-use mayfly_storage::{Collection, Entry, FIRST_PAGE, MAX_PAGE, Snapshot};
+use mayfly_storage::{Collection, Entry, FIRST_PAGE, MAX_PAGE, Snapshot, Store};
 use mayfly_value::RawDoc;
 use mayfly_work::OpCtx;
 
@@ -42,6 +42,9 @@ use crate::plan::{Plan, SortKeys};
 
 /// Entries examined between two checks of the deadline.
 pub(super) const CHUNK_ENTRIES: usize = 256;
+
+/// The first page over a network, where a page too much costs more than rows in vain.
+const REMOTE_FIRST_PAGE: usize = 128;
 
 /// Documents with more bytes than this are processed singly.
 pub(super) const LARGE_BYTES: usize = 64 << 10;
@@ -288,8 +291,10 @@ impl<'b> Batch<'b> {
 
     /// The number of entries that a scan probably examines in this batch.
     pub(super) fn page(&self) -> usize {
-        let requested = self.requested.get().map_or(FIRST_PAGE as u64, |most| most.max(1));
-        usize::try_from(requested).map_or(MAX_PAGE, |page| page.min(MAX_PAGE))
+        match self.requested.get() {
+            Some(most) => usize::try_from(most.max(1)).map_or(MAX_PAGE, |page| page.min(MAX_PAGE)),
+            None => first_page(self.session.store),
+        }
     }
 
     /// The snapshot of this batch, taken at first use.
@@ -340,6 +345,15 @@ impl<'b> Batch<'b> {
             self.session.op.keys_examined.fetch_add(keys, Relaxed);
             self.session.op.docs_examined.fetch_add(documents, Relaxed);
         }
+    }
+}
+
+/// The number of entries, or of documents, that are read first if the number of requested
+/// documents is unknown.
+fn first_page(store: &Store) -> usize {
+    match store.is_remote() {
+        true => REMOTE_FIRST_PAGE,
+        false => FIRST_PAGE,
     }
 }
 

@@ -9,14 +9,13 @@
 use std::ops::{ControlFlow, Range};
 
 use mayfly_base::Result;
-use mayfly_storage::{Collection, RecordKeys, Store};
+use mayfly_storage::{Collection, FIRST_PAGE, RecordKeys, Store};
 use mayfly_value::RawDoc;
 
-use super::{Batch, Node, Row, ScanPosition};
+use super::{Batch, Node, Row, ScanPosition, first_page};
 
-/// Keys of the first page if the number of requested documents is unknown; each later page has
-/// [`GROWTH`] times as many.
-const FIRST_KEYS: usize = 16;
+/// Each page has this many times as many keys as the one before, if the number of requested
+/// documents is unknown.
 const GROWTH: usize = 4;
 /// Limit on the keys of a page.
 const MOST_KEYS: usize = 256;
@@ -56,7 +55,7 @@ pub(super) struct PageSize {
 
 impl Default for PageSize {
     fn default() -> PageSize {
-        PageSize { grown: FIRST_KEYS, requested: None, matched: 0, rejected: 0, bytes_each: 0 }
+        PageSize { grown: FIRST_PAGE, requested: None, matched: 0, rejected: 0, bytes_each: 0 }
     }
 }
 
@@ -71,6 +70,7 @@ impl PageSize {
         let documents = usize::try_from(collection.known_documents()).unwrap_or(0).max(1);
         let bytes = usize::try_from(store.data_bytes(collection)).unwrap_or(0);
         self.bytes_each = self.bytes_each.max(bytes / documents);
+        self.grown = self.grown.max(first_page(store));
     }
 
     fn keys(&self) -> usize {
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_page_takes_as_many_records_as_requested_and_fit() {
         let mut size = PageSize::default();
-        assert_eq!(size.keys(), FIRST_KEYS);
+        assert_eq!(size.keys(), FIRST_PAGE);
         size.grown = 64;
         assert_eq!(size.keys(), 64);
         size.begin(Some(1));

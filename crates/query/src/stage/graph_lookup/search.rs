@@ -36,7 +36,7 @@ impl OtherCollection {
         if !self.asking
             && let From::Collection(collection, None) = graph.sub.source(context)?
         {
-            self.choice.begin(context, &collection);
+            self.choice.begin(context, &collection, graph.to == "_id");
         }
         self.asking = true;
         Ok(())
@@ -139,7 +139,7 @@ impl<'s> Search<'s> {
     ) -> Result<()> {
         let (context, sub) = (self.context, &self.graph.sub);
         let filter = equality_filter(&self.graph.to, values);
-        if other.choice.is_table_due(context)? {
+        if other.table.is_none() && other.choice.is_table_due(context)? {
             other.make_table(self.graph, context)?;
         }
         if other.table.is_none() {

@@ -27,14 +27,16 @@ use crate::stage::StageContext;
 
 /// The cost that a table saves for each value.
 const LOOK_UP_SAVES: u64 = 8;
-/// The same if a look-up is two round trips over a network.
-const REMOTE_LOOK_UP_SAVES: u64 = 1000;
+/// The same for each round trip over a network.
+const ROUND_TRIP_SAVES: u64 = 500;
 /// The cost that a table saves for each document found by the index.
 const DOCUMENT_SAVES: u64 = 1;
 /// Fixed cost of reading the table.
 const TABLE_COSTS: u64 = 20;
 /// Cost of reading the table, for each document.
 const DOCUMENT_COSTS: u64 = 2;
+/// The same over a network.
+const REMOTE_DOCUMENT_COSTS: u64 = 4;
 
 /// The saving at which documents are counted for the first time.
 const COUNT_AT: u64 = 4_000;
@@ -43,8 +45,8 @@ const COUNT_AT: u64 = 4_000;
 #[derive(Default)]
 pub(crate) struct Choice {
     saved: u64,
-    /// Whether look-ups cross a network.
-    is_remote: bool,
+    /// The round trips over a network that a look-up takes.
+    round_trips: u64,
     cost: Cost,
     /// Whether a table did not fit or cannot be built.
     refused: bool,
@@ -62,9 +64,19 @@ enum Cost {
 }
 
 impl Choice {
-    /// Prepares the choice before the first query of this collection.
-    pub(crate) fn begin(&mut self, context: &StageContext<'_>, other: &Arc<Collection>) {
-        self.is_remote = context.session.store.is_remote();
+    /// Prepares the choice before the first query of this collection, whose records are found by
+    /// their `_id` or by another index.
+    pub(crate) fn begin(
+        &mut self,
+        context: &StageContext<'_>,
+        other: &Arc<Collection>,
+        by_id: bool,
+    ) {
+        self.round_trips = match (context.session.store.is_remote(), by_id) {
+            (false, _) => 0,
+            (true, true) => 1,
+            (true, false) => 2,
+        };
         self.cost = match other.has_known_size() {
             true => {
                 let (documents, bytes) = other.known_size();
@@ -82,7 +94,7 @@ impl Choice {
 
     /// Records an index look-up of `values` values that examined `documents` documents.
     pub(crate) fn record_lookup(&mut self, values: usize, documents: u64) {
-        let each = if self.is_remote { REMOTE_LOOK_UP_SAVES } else { LOOK_UP_SAVES };
+        let each = LOOK_UP_SAVES + self.round_trips * ROUND_TRIP_SAVES;
         let saved = values as u64 * each + documents * DOCUMENT_SAVES;
         self.saved = self.saved.saturating_add(saved);
     }
@@ -132,10 +144,12 @@ impl Cost {
         let room = limits.operation.saturating_sub(context.settings.budget.used());
         let room = limits.of(Operator::HashLookup).min(room) as u64;
         let bytes = bytes.saturating_add(documents.saturating_mul(3 * ENTRY_BYTES as u64));
+        let each = match context.session.store.is_remote() {
+            true => REMOTE_DOCUMENT_COSTS,
+            false => DOCUMENT_COSTS,
+        };
         match bytes <= room {
-            true => {
-                Cost::Known(documents.saturating_mul(DOCUMENT_COSTS).saturating_add(TABLE_COSTS))
-            }
+            true => Cost::Known(documents.saturating_mul(each).saturating_add(TABLE_COSTS)),
             false => Cost::TooLarge,
         }
     }
@@ -161,9 +175,9 @@ mod tests {
 
     #[test]
     fn over_a_network_a_table_pays_soon() {
-        let cost = Cost::Known(TABLE_COSTS + 1000 * DOCUMENT_COSTS);
-        let mut choice = Choice { cost, is_remote: true, ..Choice::default() };
-        (0..2).for_each(|_| choice.record_lookup(1, 1));
+        let cost = Cost::Known(TABLE_COSTS + 1000 * REMOTE_DOCUMENT_COSTS);
+        let mut choice = Choice { cost, round_trips: 2, ..Choice::default() };
+        (0..3).for_each(|_| choice.record_lookup(1, 1));
         assert!(!choice.has_paid());
         choice.record_lookup(1, 1);
         assert!(choice.has_paid());

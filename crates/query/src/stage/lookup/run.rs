@@ -165,11 +165,11 @@ impl RunningLookup {
         if run.scans_everything() {
             return self.make_table(context);
         }
-        // A read by `_id` is as fast as a look-up in a table.
+        // A read by `_id` is as fast as a look-up in a table, if it crosses no network.
         if let From::Collection(collection, None) = self.lookup.sub.source(context)?
-            && !run.finds_by_id()
+            && (!run.finds_by_id() || context.session.store.is_remote())
         {
-            self.choice.begin(context, &collection);
+            self.choice.begin(context, &collection, run.finds_by_id());
         }
         Ok(())
     }

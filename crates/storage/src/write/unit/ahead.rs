@@ -23,8 +23,8 @@ pub(super) struct ReadAhead {
     upto: usize,
     /// The number of records that were read together last.
     page: usize,
-    /// Keys of records by the key of their `_id`.
-    located: HashMap<IdKey, RecordKey>,
+    /// Keys of records by the key of their `_id`; `None` if there was no record.
+    located: HashMap<IdKey, Option<RecordKey>>,
 }
 
 impl ReadAhead {
@@ -32,7 +32,7 @@ impl ReadAhead {
         if self.records.is_empty() { None } else { self.records.remove(record_key) }
     }
 
-    pub(super) fn take_located(&mut self, id_key: &[u8]) -> Option<RecordKey> {
+    pub(super) fn take_located(&mut self, id_key: &[u8]) -> Option<Option<RecordKey>> {
         if self.located.is_empty() { None } else { self.located.remove(id_key) }
     }
 }
@@ -67,8 +67,9 @@ impl WriteUnit<'_> {
         Ok(())
     }
 
-    /// Looks up the records with these `_id`s, which the unit is going to locate. Returns whether
-    /// it has done so: then there is no record for an `_id` without a [key](WriteUnit::located).
+    /// Looks up the records with these `_id`s, which the unit is going to locate before it writes
+    /// them. Returns whether it has done so: then there is no record for an `_id` without a
+    /// [key](WriteUnit::located).
     ///
     /// # Errors
     /// Errors of the engine.
@@ -81,8 +82,9 @@ impl WriteUnit<'_> {
         let keys: Vec<Vec<u8>> = ids.iter().map(|id| prefixed(index.id(), id)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let located = &mut self.ahead.located;
+        located.extend(ids.iter().map(|id| (IdKey::clone(id), None)));
         let looked = self.txn.multi_get_locked(Keyspace::Index, &keys, &mut |at, value| {
-            located.insert(ids[at].clone(), owner_of(value).to_vec());
+            located.insert(ids[at].clone(), Some(owner_of(value).to_vec()));
         });
         match looked {
             Err(KvError::Conflict) => {
@@ -127,6 +129,6 @@ impl WriteUnit<'_> {
 
     /// The key of a record that was looked up before, which stays noted.
     pub fn located(&self, id_key: &[u8]) -> Option<&RecordKey> {
-        self.ahead.located.get(id_key)
+        self.ahead.located.get(id_key)?.as_ref()
     }
 }

@@ -111,8 +111,8 @@ impl WriteUnit<'_> {
     /// Errors of the engine.
     pub fn locate(&mut self, id_key: IdKey) -> Result<Option<RecordKey>> {
         let Some(index) = &self.state.id_index else { return Ok(Some(id_key)) };
-        if let Some(key) = self.ahead.take_located(&id_key) {
-            return Ok(Some(key));
+        if let Some(located) = self.ahead.take_located(&id_key) {
+            return Ok(located);
         }
         self.other_owner(&ObjectKey::new(index.id(), &id_key), &[])
     }
