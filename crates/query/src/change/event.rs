@@ -1,12 +1,15 @@
 //! Converts an operation of the log to a change event. Fields and their order: manual, "Change
 //! Events". The field `ttl` is an extension of this server.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::{BUCKETS_PREFIX, TimeSeries};
-use mayfly_storage::{LogEntry, LogOperation, SYSTEM_VIEWS, StoreSession};
+use mayfly_storage::{Collection, LogEntry, LogOperation, SYSTEM_VIEWS, StoreSession};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::delta::UpdateDescription;
+use super::lookup::Lookup;
 use super::options::Image;
 use super::token::{Token, TokenKind};
 use super::{ChangeOptions, ChangeScope};
@@ -21,6 +24,8 @@ pub(super) struct Builder {
 pub(super) enum Outcome {
     Nothing,
     Event(DocBuf),
+    /// An update, whose present document has to be looked up.
+    Update(DocBuf, Lookup),
     /// The last event of the stream, and the `invalidate` event after it.
     Last(DocBuf, DocBuf),
 }
@@ -93,9 +98,7 @@ impl Builder {
         };
         let about = About { entry, operation, token, db, collection };
         match op {
-            "i" | "u" | "d" if self.wants(db, collection) => {
-                self.change(session, &about).map(Outcome::Event)
-            }
+            "i" | "u" | "d" if self.wants(db, collection) => self.change(session, &about),
             "i" | "u" | "d" if self.options.expanded && collection == SYSTEM_VIEWS => {
                 self.view(&about)
             }
@@ -140,7 +143,7 @@ impl Builder {
         out
     }
 
-    fn change(&self, session: StoreSession<'_>, about: &About<'_>) -> Result<DocBuf> {
+    fn change(&self, session: StoreSession<'_>, about: &About<'_>) -> Result<Outcome> {
         let part = |name| about.operation.get(name).and_then(RawValue::as_document);
         let object = about.operation.object()?;
         let object = object.as_doc();
@@ -152,13 +155,13 @@ impl Builder {
             Some("u") => "replace",
             _ => "delete",
         };
-        let mut out = self.begin(about, kind);
+        let (mut out, mut lookup) = (self.begin(about, kind), None);
         let key = part("o2").unwrap_or(object).get("_id").unwrap_or(RawValue::Null);
         match kind {
             "insert" | "replace" => {
                 out.append("fullDocument", object);
             }
-            "update" => self.append_after(session, about, key, &mut out)?,
+            "update" => lookup = self.append_after(session, about, key, &mut out)?,
             _ => {}
         }
         append_namespace(&mut out, "ns", about.db, about.collection);
@@ -176,40 +179,31 @@ impl Builder {
         if let Some(ttl) = about.operation.get("ttl") {
             out.append("ttl", ttl);
         }
-        Ok(out.finish())
+        Ok(match lookup {
+            None => Outcome::Event(out.finish()),
+            Some(lookup) => Outcome::Update(out.finish(), lookup),
+        })
     }
 
-    /// Appends the document after an update.
+    /// Appends the document after an update, or returns which one has to be looked up.
     fn append_after(
         &self,
         session: StoreSession<'_>,
         about: &About<'_>,
         id: RawValue<'_>,
         out: &mut DocBuilder,
-    ) -> Result<()> {
+    ) -> Result<Option<Lookup>> {
         let image = about.image(session, "postImage");
         match self.options.after {
             Image::Off => {}
             Image::Lookup => {
                 let ns = Namespace::new(about.db, about.collection)?;
                 let uuid = about.operation.get("ui");
-                let same = |collection: &std::sync::Arc<mayfly_storage::Collection>| {
-                    let own = collection.uuid();
-                    uuid == Some(RawValue::uuid(&own))
-                };
-                let found = match session.collection(&ns).filter(same) {
-                    Some(collection) => {
-                        let key = collection.id_key(id);
-                        session.store.read_by_id(
-                            session.view,
-                            &collection,
-                            &key,
-                            |_, document| document.to_owned(),
-                        )?
-                    }
-                    None => None,
-                };
-                append_image(out, "fullDocument", found.as_ref().map(DocBuf::as_doc));
+                let same =
+                    |collection: &Arc<Collection>| uuid == Some(RawValue::uuid(&collection.uuid()));
+                let collection = session.collection(&ns).filter(same);
+                let id_key = collection.as_ref().map_or_else(Vec::new, |it| it.id_key(id));
+                return Ok(Some(Lookup { collection, id_key }));
             }
             Image::WhenAvailable => append_image(out, "fullDocument", image),
             Image::Required if image.is_none() => {
@@ -217,7 +211,7 @@ impl Builder {
             }
             Image::Required => append_image(out, "fullDocument", image),
         }
-        Ok(())
+        Ok(None)
     }
 
     fn command(&self, about: &About<'_>) -> Outcome {

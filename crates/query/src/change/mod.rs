@@ -13,6 +13,7 @@
 mod delta;
 mod event;
 mod log_scan;
+mod lookup;
 mod options;
 mod split;
 mod token;
@@ -29,6 +30,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use event::{Builder, Outcome, TransactionPart};
 pub use log_scan::{LogOrder, LogScan};
+use lookup::{LookedUp, Queued};
 use options::Start;
 pub(crate) use options::{ARGUMENTS as STREAM_ARGUMENTS, ChangeOptions};
 pub(crate) use split::{Resumed, fragments};
@@ -58,8 +60,10 @@ pub(crate) struct ChangeStream {
     watch: Arc<Watch>,
     /// The last operation that was examined.
     position: Token,
-    /// Events that were not returned yet, with their tokens.
-    queue: VecDeque<(Token, DocBuf)>,
+    /// Events that were not returned yet.
+    queue: VecDeque<Queued>,
+    /// Documents of its first updates.
+    looked_up: LookedUp,
     /// Limit on the events of the next queue.
     limit: usize,
     /// The event that is being passed through the stages: its token, in both forms.
@@ -107,6 +111,7 @@ impl ChangeStream {
             watch,
             position,
             queue: VecDeque::new(),
+            looked_up: LookedUp::default(),
             limit: QUEUED,
             shown: None,
             last,
@@ -164,7 +169,7 @@ impl ChangeStream {
     pub(crate) fn resume_token(&self) -> DocBuf {
         let reached = match (&self.refused, self.queue.front()) {
             (Some((refused, _)), _) => return refused.before().document(),
-            (None, Some((next, _))) => next.before(),
+            (None, Some(next)) => next.token.before(),
             (None, None) => self.position,
         };
         match self.ended == BatchEnd::Full || reached.timestamp <= self.last.timestamp {
@@ -190,7 +195,8 @@ impl ChangeStream {
         if self.queue.is_empty() && !self.over {
             self.read(session)?;
         }
-        let Some((token, event)) = self.queue.pop_front() else { return Ok(None) };
+        self.looked_up.complete(session, &mut self.queue)?;
+        let Some(Queued { token, event, .. }) = self.queue.pop_front() else { return Ok(None) };
         self.shown = Some((token, token.document()));
         Ok(Some(event))
     }
@@ -285,7 +291,7 @@ impl ChangeStream {
         };
         self.over = over;
         self.position = match (over || cut_short, self.queue.back()) {
-            (true, Some((last, _))) => *last,
+            (true, Some(last)) => last.token,
             _ => self.position.max(Token::after_timestamp(reached)),
         };
         Ok(())
@@ -298,7 +304,7 @@ struct Reading<'r> {
     session: StoreSession<'r>,
     /// The last operation that was examined before.
     from: Token,
-    queue: &'r mut VecDeque<(Token, DocBuf)>,
+    queue: &'r mut VecDeque<Queued>,
     /// Limit on the events of the queue.
     limit: usize,
     bytes: usize,
@@ -341,19 +347,26 @@ impl Reading<'_> {
         }
         match self.builder.event(self.session, entry, operation, token) {
             Ok(Outcome::Nothing) => {}
-            Ok(Outcome::Event(_)) if known => {}
-            Ok(Outcome::Event(event)) => {
-                self.bytes += event.as_bytes().len();
-                self.queue.push_back((token, event));
+            Ok(Outcome::Event(_) | Outcome::Update(..)) if known => {}
+            Ok(Outcome::Event(event)) => self.push(Queued { token, event, lookup: None }),
+            Ok(Outcome::Update(event, lookup)) => {
+                self.push(Queued { token, event, lookup: Some(lookup) });
             }
             Ok(Outcome::Last(event, last)) => {
-                self.queue.extend((!known).then_some((token, event)));
+                if !known {
+                    self.push(Queued { token, event, lookup: None });
+                }
                 let token = Token { kind: TokenKind::Invalidate, ..token };
-                self.queue.push_back((token, last));
+                self.push(Queued { token, event: last, lookup: None });
                 self.over = true;
             }
             Err(error) => self.failed = Some(error),
         }
+    }
+
+    fn push(&mut self, queued: Queued) {
+        self.bytes += queued.event.as_bytes().len();
+        self.queue.push_back(queued);
     }
 
     fn is_full(&self) -> bool {

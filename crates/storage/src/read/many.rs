@@ -9,7 +9,7 @@ use mayfly_value::RawDoc;
 use super::{Entry, Hidden, ScanResult, Snapshot, entry, relative};
 use crate::catalog::{Collection, Index};
 use crate::record::error::from_kv;
-use crate::record::layout::object_subrange;
+use crate::record::layout::{ObjectKey, decode_unique_value, object_subrange};
 
 /// The length of the collection's id before a record key in the byte store.
 const PREFIX: usize = 8;
@@ -115,6 +115,44 @@ impl Snapshot {
             self.txn.multi_get(Keyspace::Record, &stored, &mut show).map_err(from_kv)?;
         }
         failed
+    }
+
+    /// Visits the documents whose `_id`s have these ordered keys, in their order, until the visitor
+    /// breaks. Absent and hidden ones are skipped.
+    ///
+    /// # Errors
+    /// Errors of the visitor, 301 DataCorruptionDetected, errors of the engine.
+    pub fn documents_by_id(
+        &self,
+        collection: &Collection,
+        ids: &[&[u8]],
+        see: &mut RecordsVisitor<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let (mut keys, mut places) = (RecordKeys::of(collection), Vec::new());
+        match collection.id_index_id() {
+            None => {
+                ids.iter().for_each(|id| keys.push(id));
+                places.extend(0..ids.len());
+            }
+            Some(index) => {
+                let entries: Vec<_> = ids.iter().map(|id| ObjectKey::new(index, id)).collect();
+                let entries: Vec<&[u8]> = entries.iter().map(|entry| &**entry).collect();
+                let mut note = |at: usize, value: &[u8]| {
+                    if let Some((record_key, _)) = decode_unique_value(value) {
+                        keys.push(record_key);
+                        places.push(at);
+                    }
+                    ControlFlow::Continue(())
+                };
+                self.txn.multi_get(Keyspace::Index, &entries, &mut note).map_err(from_kv)?;
+            }
+        }
+        let mut flow = ControlFlow::Continue(());
+        self.records(collection, &keys, &mut |at, document| {
+            flow = see(places[at], document)?;
+            Ok(flow)
+        })?;
+        Ok(flow)
     }
 
     /// Visits the index entries of several ranges of positions as [`Snapshot::scan_index`] does.

@@ -14,6 +14,7 @@
 //! index.
 
 mod bson;
+mod expected;
 mod log_fed;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
 use self::bson::{is_conformant, is_readable};
+use self::expected::Expected;
 use crate::catalog::{Collection, Core, Index, SearchVersion};
 use crate::index::keygen::KeySet;
 use crate::index::kinds::entry_keys;
@@ -36,7 +38,7 @@ use crate::read::{Snapshot, entry};
 use crate::record::Record;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
-use crate::record::layout::{decode_stored, decode_unique_value, object_range, prefixed};
+use crate::record::layout::{decode_stored, object_range};
 
 /// The number of records or entries between two checks of the deadline.
 const CHECK_EVERY: u64 = 128;
@@ -186,8 +188,10 @@ impl Core {
             files,
             bytes: 0,
             steps: 0,
+            expected: Expected::default(),
         };
         run.records()?;
+        run.look_up_expected()?;
         run.count_entries()?;
         for index in 0..run.found.indexes.len() {
             let of = &run.found.indexes[index];
@@ -234,6 +238,7 @@ struct ValidationRun<'r> {
     files: &'r mut dyn FilesCheck,
     bytes: i64,
     steps: u64,
+    expected: Expected,
 }
 
 impl ValidationRun<'_> {
@@ -298,10 +303,14 @@ impl ValidationRun<'_> {
             if compares {
                 run.files.document(&run.collection.id_key(id), stored.modified_ms, document);
             }
+            run.expected.begin_record(key, document);
             for index in 0..run.found.indexes.len() {
-                run.keys_of(index, key, stored, &mut keys)?;
+                run.keys_of(index, stored, &mut keys)?;
             }
-            Ok(())
+            match run.expected.is_full() {
+                true => run.look_up_expected(),
+                false => Ok(()),
+            }
         })
     }
 
@@ -319,14 +328,8 @@ impl ValidationRun<'_> {
         self.found.corrupt.push(key.to_vec());
     }
 
-    /// Looks the keys of a document up in one index.
-    fn keys_of(
-        &mut self,
-        at: usize,
-        record_key: &[u8],
-        stored: Record<'_>,
-        keys: &mut KeySet,
-    ) -> Result<()> {
+    /// Notes the entries of a document in one index.
+    fn keys_of(&mut self, at: usize, stored: Record<'_>, keys: &mut KeySet) -> Result<()> {
         let document = stored.document;
         let index = self.found.indexes[at].index.clone();
         let made = match index.covers(document) {
@@ -359,39 +362,25 @@ impl ValidationRun<'_> {
         }
         self.found.indexes[at].expected += keys.len() as u64;
         for (values, bits) in keys.iter() {
-            if !self.has_entry(&index, values, bits, record_key)? {
-                self.found.indexes[at].missing += 1;
-                if self.found.missing.len() < MAX_LISTED {
-                    let finding = finding(at, &index, record_key, values, bits, Some(document));
-                    self.found.missing.push(finding);
-                }
-            }
+            self.expected.push((at, &index), values, bits);
         }
         Ok(())
     }
 
-    fn has_entry(
-        &self,
-        index: &Index,
-        values: &[u8],
-        bits: &[u8],
-        record_key: &[u8],
-    ) -> Result<bool> {
-        let mut key = prefixed(index.id(), values);
-        let unique = index.spec.unique();
-        if !unique {
-            key.extend_from_slice(record_key);
-        }
-        let mut same = false;
-        let txn = &self.snapshot.txn;
-        txn.get(Keyspace::Index, &key, &mut |value| {
-            same = match unique {
-                true => decode_unique_value(value) == Some((record_key, bits)),
-                false => value == bits,
-            };
+    /// Looks the expected entries up.
+    fn look_up_expected(&mut self) -> Result<()> {
+        self.op.check()?;
+        let (expected, found) = (std::mem::take(&mut self.expected), &mut self.found);
+        expected.each_missing(self.snapshot, |missing| {
+            let of = &mut found.indexes[missing.index];
+            of.missing += 1;
+            if found.missing.len() < MAX_LISTED {
+                let about = (missing.index, &*of.index);
+                let mut finding = finding(about, missing.record_key, missing.values, missing.bits);
+                finding.id = Some(missing.id.clone());
+                found.missing.push(finding);
+            }
         })
-        .map_err(from_kv)?;
-        Ok(same)
     }
 
     fn count_entries(&mut self) -> Result<()> {
@@ -440,18 +429,17 @@ impl ValidationRun<'_> {
     fn extra(&mut self, at: usize, index: &Index, record_key: &[u8], values: &[u8], bits: &[u8]) {
         self.found.indexes[at].extra += 1;
         if self.found.extra.len() < MAX_LISTED {
-            self.found.extra.push(finding(at, index, record_key, values, bits, None));
+            self.found.extra.push(finding((at, index), record_key, values, bits));
         }
     }
 }
 
+/// What is wrong with an entry; the `_id` is unknown.
 fn finding(
-    at: usize,
-    index: &Index,
+    (at, index): (usize, &Index),
     record_key: &[u8],
     values: &[u8],
     bits: &[u8],
-    document: Option<RawDoc<'_>>,
 ) -> EntryFinding {
     let mut key = DocBuilder::new();
     let (mut rest, mut reader) = (values, TypeBitsReader::new(bits));
@@ -460,10 +448,5 @@ fn finding(
         key.append(&field.path, &value);
         rest = rest.get(len..).unwrap_or(&[]);
     }
-    let id = document.map(|document| {
-        let mut id = DocBuilder::new();
-        id.append("_id", document.get("_id").unwrap_or(RawValue::Null));
-        id.finish()
-    });
-    EntryFinding { index: at, record_key: record_key.to_vec(), id, key: key.finish() }
+    EntryFinding { index: at, record_key: record_key.to_vec(), id: None, key: key.finish() }
 }
