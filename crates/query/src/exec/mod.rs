@@ -192,6 +192,13 @@ impl Executor {
         self.adapt();
     }
 
+    /// The same for a caller that needs the keys of the records only, and checks the filter itself:
+    /// no documents are passed if the bounds of an index are equivalent to the filter.
+    pub(crate) fn find_keys_for_write(&mut self) {
+        self.find_for_write();
+        self.settings.only_keys = true;
+    }
+
     fn finds_for_write(&self) -> bool {
         self.settings.purpose == ReadPurpose::Write
     }
@@ -457,6 +464,8 @@ impl Executor {
         let root = match &mut self.root {
             Some(root) => root,
             none => {
+                let suffices = self.plan.is_exact() && !self.plan.blocking_sort();
+                self.settings.only_keys &= suffices && !self.collection.hides_expired();
                 let of = (&self.collection, &self.query);
                 none.insert(node::start(&self.plan, of, &self.settings))
             }

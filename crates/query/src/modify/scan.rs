@@ -145,7 +145,7 @@ fn search_and_act(
     let limit = query.limit;
     let mut executor = Executor::new(session.view, collection.clone(), query)?;
     session.op.update_info(|info| info.plan_summary = executor.plan().summary());
-    executor.find_for_write();
+    executor.find_keys_for_write();
     if multi && executor.buffers_between_batches() {
         executor.use_budget(budget.clone());
     }
@@ -160,7 +160,12 @@ fn search_and_act(
                 (true, Some(id)) => {
                     found.extend(session.store.locate(session.view, collection, id)?)
                 }
-                _ => found.push(key.to_vec()),
+                (_, id) => {
+                    // The write unit reads the document.
+                    let unread = u64::from(id.is_none());
+                    session.op.docs_examined.fetch_add(unread, Ordering::Relaxed);
+                    found.push(key.to_vec());
+                }
             }
             Ok(if found.len() >= most { Flow::Pause } else { Flow::More })
         })?;

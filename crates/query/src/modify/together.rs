@@ -143,8 +143,11 @@ fn place_of(
     }
     let mut executor = Executor::new(session.view, collection.clone(), query.clone())?;
     let mut found = RecordLocator::Nowhere;
+    executor.find_keys_for_write();
     executor.expect(1);
-    executor.run(session, &mut |key, _, _| {
+    executor.run(session, &mut |key, document, _| {
+        let unread = u64::from(document.get("_id").is_none());
+        session.op.docs_examined.fetch_add(unread, Ordering::Relaxed);
         found = RecordLocator::Found(key.to_vec());
         Ok(Flow::Pause)
     })?;

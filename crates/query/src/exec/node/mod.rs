@@ -400,6 +400,8 @@ pub(super) struct Settings {
     pub(super) purpose: ReadPurpose,
     /// Whether the scan is tailable; its limit then ends the results, but not the cursor.
     pub(super) is_tailable: bool,
+    /// Whether fetches are left out, because keys suffice.
+    pub(super) only_keys: bool,
     /// The fields that a sort buffers; `None` for whole documents.
     pub(super) keeps: Option<Fields>,
     /// Whether nodes measure their execution time.
@@ -458,6 +460,7 @@ fn started(
             let repeats = !disjoint || settings.purpose == ReadPurpose::Write;
             Box::new(merge::Merge::new(inputs.iter().filter_map(input).collect(), repeats))
         }
+        Plan::Fetch(input) if settings.only_keys => Box::new(keys::Keys::new(below(input))),
         Plan::Fetch(input) => {
             let documents = |node: &Plan| matches!(node, Plan::Near(_) | Plan::Text(_));
             match input.any(&mut |node| documents(node)) {

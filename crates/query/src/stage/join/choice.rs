@@ -33,6 +33,8 @@ const ROUND_TRIP_SAVES: u64 = 500;
 const DOCUMENT_SAVES: u64 = 1;
 /// Fixed cost of reading the table.
 const TABLE_COSTS: u64 = 20;
+/// The same over a network: two round trips.
+const REMOTE_TABLE_COSTS: u64 = 2 * ROUND_TRIP_SAVES;
 /// Cost of reading the table, for each document.
 const DOCUMENT_COSTS: u64 = 2;
 /// The same over a network.
@@ -144,12 +146,12 @@ impl Cost {
         let room = limits.operation.saturating_sub(context.settings.budget.used());
         let room = limits.of(Operator::HashLookup).min(room) as u64;
         let bytes = bytes.saturating_add(documents.saturating_mul(3 * ENTRY_BYTES as u64));
-        let each = match context.session.store.is_remote() {
-            true => REMOTE_DOCUMENT_COSTS,
-            false => DOCUMENT_COSTS,
+        let (fixed, each) = match context.session.store.is_remote() {
+            true => (REMOTE_TABLE_COSTS, REMOTE_DOCUMENT_COSTS),
+            false => (TABLE_COSTS, DOCUMENT_COSTS),
         };
         match bytes <= room {
-            true => Cost::Known(documents.saturating_mul(each).saturating_add(TABLE_COSTS)),
+            true => Cost::Known(documents.saturating_mul(each).saturating_add(fixed)),
             false => Cost::TooLarge,
         }
     }
@@ -175,9 +177,9 @@ mod tests {
 
     #[test]
     fn over_a_network_a_table_pays_soon() {
-        let cost = Cost::Known(TABLE_COSTS + 1000 * REMOTE_DOCUMENT_COSTS);
+        let cost = Cost::Known(REMOTE_TABLE_COSTS + 1000 * REMOTE_DOCUMENT_COSTS);
         let mut choice = Choice { cost, round_trips: 2, ..Choice::default() };
-        (0..3).for_each(|_| choice.record_lookup(1, 1));
+        (0..4).for_each(|_| choice.record_lookup(1, 1));
         assert!(!choice.has_paid());
         choice.record_lookup(1, 1);
         assert!(choice.has_paid());
