@@ -155,7 +155,7 @@ impl Executor {
             running.push(self.start_trial(at, plan));
         }
         let settings = PlannerSettings::of(&self.collection);
-        // If the number of documents is unknown, as on a secondary, only the number of works counts.
+        // If the number of documents is unknown, as on a secondary, the share is none.
         let (documents, _) = self.collection.known_size();
         let share = settings.trial_share.get() * documents as f64;
         let most_works = PlannerSettings::count(&settings.trial_works).max(share as u64);

@@ -102,3 +102,66 @@ pub(super) fn put_counts(txn: &mut dyn Txn, changed: &ChangedCounts, term: i64) 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mayfly_kv::{RoundTripCounter, RoundTrips, TxnOptions};
+    use mayfly_value::bson::doc;
+
+    use super::*;
+    use crate::testing::{self, Fixture, ns};
+    use crate::{ReadView, StoreOptions, StoreRole};
+
+    #[test]
+    fn a_secondary_shows_the_size_of_a_large_collection_without_counting() {
+        let (engine, clock) = (testing::memory(), testing::clock());
+        let of = |role| StoreOptions { background: false, role, ..StoreOptions::default() };
+        let owner = testing::open_with(engine.clone(), clock.clone(), of(StoreRole::Owner));
+        let counter = Arc::<RoundTripCounter>::default();
+        let counted = Arc::new(RoundTrips::new(engine.clone(), counter.clone()));
+        let secondary = testing::open_with(counted, clock.clone(), of(StoreRole::Secondary));
+        let size = |of: &Fixture| {
+            of.store.latest().unwrap();
+            let collection = of.store.collection(&ReadView::now(), &ns("d.c")).unwrap();
+            counter.take();
+            let (documents, bytes) = of.store.recent_size(&of.op, &collection).unwrap();
+            (documents, bytes, counter.take())
+        };
+        let rows = || {
+            let txn = engine.begin(TxnOptions::READ_ONLY).unwrap();
+            crate::catalog::rows(&*txn, b'u').unwrap().len()
+        };
+        let mut counts = ShownCounts::default();
+        let mut settle = || {
+            // As if a second had passed.
+            counts.note_commit();
+            counts.look_now();
+            owner.store.write_settled(owner.store.oplog().settled(), &mut counts).unwrap();
+        };
+        (0..9).for_each(|id| owner.insert("d.c", &doc! { "_id": id }).unwrap());
+        settle();
+        assert_eq!((rows(), size(&secondary).0), (0, 9), "a small collection is counted");
+        (9..30).for_each(|id| owner.insert("d.c", &doc! { "_id": id }).unwrap());
+        assert_eq!(size(&secondary).0, 30);
+        settle();
+        let (documents, bytes, _) = size(&owner);
+        assert_eq!((documents, bytes, 1), size(&secondary));
+        // The row is as old as its owner's last look.
+        owner.insert("d.c", &doc! { "_id": 30 }).unwrap();
+        assert_eq!(size(&secondary).0, 30);
+        settle();
+        assert_eq!(size(&secondary).0, 31);
+        owner.store.drop_collection(&ns("d.c")).unwrap();
+        settle();
+        assert_eq!(rows(), 0);
+        (0..31).for_each(|id| owner.insert("d.c", &doc! { "_id": id }).unwrap());
+        settle();
+        assert_eq!(rows(), 1);
+        // Another owner, after a crash of this one, does not know the number.
+        let next = testing::open_with(engine.clone(), clock, of(StoreRole::Owner));
+        assert_eq!((rows(), size(&secondary).0), (0, 31));
+        drop(next);
+    }
+}

@@ -383,7 +383,7 @@ fn worded(fixture: &mut Fixture) {
     let indexes = "{key: {s: 'text'}, name: 's'}, {key: {p: '2dsphere'}, name: 'p'}";
     fixture.ok("test", &format!("{{createIndexes: 'w', indexes: [{indexes}]}}"));
     let document = |n: u32| {
-        let word = if n % 10 == 0 { "pen" } else { "ink" };
+        let word = if n.is_multiple_of(10) { "pen" } else { "ink" };
         format!("{{_id: {n}, s: '{word}', p: [{}, {}]}}", n % 100, n / 100)
     };
     let command = format!("{{insert: 'w', documents: [{}]}}", joined(0..1000, document));

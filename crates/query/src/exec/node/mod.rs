@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::{Error, Result};
-use mayfly_storage::{Collection, Entry, FIRST_PAGE, MAX_PAGE, Snapshot, Store};
+use mayfly_storage::{Collection, Entry, MAX_PAGE, Snapshot};
 use mayfly_value::RawDoc;
 use mayfly_work::OpCtx;
 
@@ -42,9 +42,6 @@ use crate::plan::{Plan, SortKeys};
 
 /// Entries examined between two checks of the deadline.
 pub(super) const CHUNK_ENTRIES: usize = 256;
-
-/// The first page over a network, where a page too much costs more than rows in vain.
-const REMOTE_FIRST_PAGE: usize = 128;
 
 /// Documents with more bytes than this are processed singly.
 pub(super) const LARGE_BYTES: usize = 64 << 10;
@@ -293,7 +290,7 @@ impl<'b> Batch<'b> {
     pub(super) fn page(&self) -> usize {
         match self.requested.get() {
             Some(most) => usize::try_from(most.max(1)).map_or(MAX_PAGE, |page| page.min(MAX_PAGE)),
-            None => first_page(self.session.store),
+            None => page::first_page(self.session.store),
         }
     }
 
@@ -345,15 +342,6 @@ impl<'b> Batch<'b> {
             self.session.op.keys_examined.fetch_add(keys, Relaxed);
             self.session.op.docs_examined.fetch_add(documents, Relaxed);
         }
-    }
-}
-
-/// The number of entries, or of documents, that are read first if the number of requested
-/// documents is unknown.
-fn first_page(store: &Store) -> usize {
-    match store.is_remote() {
-        true => REMOTE_FIRST_PAGE,
-        false => FIRST_PAGE,
     }
 }
 

@@ -12,7 +12,7 @@ use mayfly_base::Result;
 use mayfly_storage::{Collection, FIRST_PAGE, RecordKeys, Store};
 use mayfly_value::RawDoc;
 
-use super::{Batch, Node, Row, ScanPosition, first_page};
+use super::{Batch, Node, Row, ScanPosition};
 
 /// Each page has this many times as many keys as the one before, if the number of requested
 /// documents is unknown.
@@ -25,6 +25,18 @@ const POSITION_BYTES: usize = 1 << 20;
 const CHUNK_DOCUMENTS: u64 = 16;
 /// Approximate limit on the bytes of a page's documents, by the sizes seen so far.
 const PAGE_BYTES: usize = 1 << 20;
+
+/// The first page over a network, where a page too much costs more than rows in vain.
+const REMOTE_FIRST_PAGE: usize = 128;
+
+/// The number of entries, or of documents, that are read first if the number of requested
+/// documents is unknown.
+pub(super) fn first_page(store: &Store) -> usize {
+    match store.is_remote() {
+        true => REMOTE_FIRST_PAGE,
+        false => FIRST_PAGE,
+    }
+}
 
 /// A document of a page.
 pub(super) struct Shown<'d> {

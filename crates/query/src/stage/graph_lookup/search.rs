@@ -36,7 +36,8 @@ impl OtherCollection {
         if !self.asking
             && let From::Collection(collection, None) = graph.sub.source(context)?
         {
-            self.choice.begin(context, &collection, graph.to == "_id");
+            let round_trips = if graph.to == "_id" { 1 } else { 2 };
+            self.choice.begin(context, &collection, round_trips);
         }
         self.asking = true;
         Ok(())

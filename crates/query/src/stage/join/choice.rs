@@ -66,19 +66,15 @@ enum Cost {
 }
 
 impl Choice {
-    /// Prepares the choice before the first query of this collection, whose records are found by
-    /// their `_id` or by another index.
+    /// Prepares the choice before the first query of this collection. A look-up over a network
+    /// takes this many round trips: one by `_id`, two by another index.
     pub(crate) fn begin(
         &mut self,
         context: &StageContext<'_>,
         other: &Arc<Collection>,
-        by_id: bool,
+        round_trips: u64,
     ) {
-        self.round_trips = match (context.session.store.is_remote(), by_id) {
-            (false, _) => 0,
-            (true, true) => 1,
-            (true, false) => 2,
-        };
+        self.round_trips = if context.session.store.is_remote() { round_trips } else { 0 };
         self.cost = match other.has_known_size() {
             true => {
                 let (documents, bytes) = other.known_size();

@@ -169,7 +169,8 @@ impl RunningLookup {
         if let From::Collection(collection, None) = self.lookup.sub.source(context)?
             && (!run.finds_by_id() || context.session.store.is_remote())
         {
-            self.choice.begin(context, &collection, run.finds_by_id());
+            let round_trips = if run.finds_by_id() { 1 } else { 2 };
+            self.choice.begin(context, &collection, round_trips);
         }
         Ok(())
     }
