@@ -7,16 +7,18 @@ use mayfly_value::{DocBuf, RawValue};
 
 use crate::context::CommandContext;
 use crate::request::{Fields, Request};
-use mayfly_value::arguments::error::wrong_type;
 
 /// The name in the command's own value. It may be empty; no user or role has that name.
 ///
 /// # Errors
-/// 14 TypeMismatch.
+/// 40414 for null, 14 TypeMismatch.
 pub(super) fn own_name<'a>(request: &Request<'a>) -> Result<&'a str> {
     match request.target() {
         RawValue::String(name) => Ok(name),
-        other => Err(wrong_type(format!("{0}.{0}", request.row.name), other, "string")),
+        other => {
+            let fields = Fields::new(request.body, request.row.name);
+            Err(fields.wrong_or_missing(request.row.name, other, "string"))
+        }
     }
 }
 

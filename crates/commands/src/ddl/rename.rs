@@ -24,7 +24,7 @@ pub(crate) const ROW: Command = Command::new("renameCollection", "Renames a coll
     .replayed(LogForm::DroppedByUuid, &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists]);
 const ARGUMENTS: &[Argument] = &[
     Argument::string("to").required(),
-    Argument::one_of("dropTarget", &[Form::Flag, Form::Uuid]),
+    Argument::one_of("dropTarget", &[Form::Flag, Form::Uuid]).null_is_value(),
     Argument::bool("stayTemp"),
     Argument::uuid("collectionUUID"),
 ];
@@ -32,7 +32,7 @@ const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let RawValue::String(from) = request.target() else {
-        return Err(fields.wrong("renameCollection", request.target(), "string"));
+        return Err(fields.wrong_or_missing("renameCollection", request.target(), "string"));
     };
     let to = fields.string("to")?.unwrap_or_default();
     if [from, to].iter().any(|name| name.contains('$')) {
