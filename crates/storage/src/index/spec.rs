@@ -5,6 +5,7 @@
 
 mod checks;
 mod request;
+mod types;
 #[cfg(test)]
 mod tests;
 
