@@ -3,18 +3,13 @@
 //! Uses the original filter: each clause is evaluated individually, which is slow and done only for
 //! a document that has failed. Manual: "Specify Validation With Query Operators".
 
-use std::ops::ControlFlow;
-
 use mayfly_expr::{Expression, Frame, Scope};
-use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
 
+use super::considered::Considered;
 use super::link::is_link_field;
 use super::schema::explain as explain_schema;
 use super::{Matcher, ParseContext, is_operator_document};
-
-/// Most values in an explanation.
-const MAX_CONSIDERED: usize = 10;
 
 /// The conditions of a valid filter that a document does not satisfy.
 pub fn explain_failure(filter: RawDoc<'_>, document: RawDoc<'_>) -> DocBuf {
@@ -137,6 +132,7 @@ fn clause_fields(
         ("$jsonSchema", RawValue::Document(schema)) if expected == ExpectedOutcome::Match => {
             explain_schema::explain(schema, document, out);
         }
+        ("$jsonSchema", RawValue::Document(schema)) => explain_schema::explain_match(schema, out),
         (name, _) if is_link_field(name) => field(name, "$eq", clause, document, expected, out),
         (name, _) if name.starts_with('$') => whole(element, document, expected, out),
         (path, RawValue::Document(operators)) if is_operator_document(operators) => {
@@ -169,7 +165,6 @@ fn whole(
     let reason = match (element.name(), matched) {
         ("$expr", false) => "expression did not match",
         ("$expr", true) => "expression did match",
-        ("$jsonSchema", _) => "schema matched",
         (_, false) => "expression always evaluates to false",
         (_, true) => "expression always evaluates to true",
     };
@@ -177,8 +172,9 @@ fn whole(
     if element.name() == "$expr"
         && let Ok(expression) = Expression::parse_in(element.value(), &Scope::default())
         && let Ok(result) = expression.evaluate(Frame::new(document))
+        && let Some(result) = result.as_raw()
     {
-        out.append("expressionResult", result.or_undefined());
+        out.append("expressionResult", result);
     }
 }
 
@@ -191,30 +187,40 @@ fn field(
     out: &mut DocBuilder,
 ) {
     out.append("operatorName", operator).append("specifiedAs", clause);
-    let arrays = match operator {
-        "$exists" | "$size" | "$elemMatch" | "$all" => LeafArrays::Keep,
-        _ => LeafArrays::Expand,
-    };
-    let parts: Vec<&str> = path.split('.').collect();
-    let mut values: Vec<RawValue<'_>> = Vec::new();
-    let _ = visit_path_with(document, &parts, arrays, &mut |hit| {
-        if let Hit::Value(value, _) = hit {
-            values.push(value);
-        }
-        if values.len() > MAX_CONSIDERED {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
-    if values.is_empty() && operator != "$exists" && expected == ExpectedOutcome::Match {
-        out.append("reason", "field was missing");
+    if operator == "$exists" {
+        out.append("reason", reason(operator, clause, path, expected));
         return;
     }
-    out.append("reason", reason(operator, clause, path, expected));
-    if operator != "$exists" || expected == ExpectedOutcome::NoMatch {
-        considered(operator, &values, out);
+    if operator == "$all" && is_empty_array(clause, path, operator) {
+        out.append("reason", "expression always evaluates to false");
+        return;
     }
+    match Considered::at(path, operator, document) {
+        None => {
+            out.append("reason", "field was missing");
+        }
+        Some(considered) => {
+            if !considered.append_mismatch(operator, out) {
+                let unplaced = is_area(operator) && !considered.has_geometry(path, document);
+                let reason = match unplaced {
+                    true => "could not find a valid geometry at the given path",
+                    false => reason(operator, clause, path, expected),
+                };
+                out.append("reason", reason);
+            }
+            considered.append(operator, out);
+        }
+    }
+}
+
+fn is_empty_array(clause: RawDoc<'_>, path: &str, operator: &str) -> bool {
+    let operators = clause.get(path).and_then(RawValue::as_document);
+    let operand = operators.and_then(|operators| operators.get(operator));
+    operand.and_then(RawValue::as_array).is_some_and(RawDoc::is_empty)
+}
+
+fn is_area(operator: &str) -> bool {
+    matches!(operator, "$geoWithin" | "$within" | "$geoIntersects")
 }
 
 fn reason(
@@ -250,11 +256,11 @@ fn reason(
             ("array did not contain all specified values", "array did contain all specified values")
         }
         "$geoWithin" | "$within" => (
-            "none of considered geometries was contained within the expression’s geometry",
+            "none of the considered geometries were contained within the expression’s geometry",
             "at least one of considered geometries was contained within the expression’s geometry",
         ),
         "$geoIntersects" => (
-            "none of considered geometries intersected the expression’s geometry",
+            "none of the considered geometries intersected the expression’s geometry",
             "at least one of considered geometries intersected the expression’s geometry",
         ),
         "$bitsAllSet" | "$bitsAllClear" | "$bitsAnySet" | "$bitsAnyClear" => {
@@ -263,36 +269,4 @@ fn reason(
         _ => ("comparison failed", "comparison succeeded"),
     };
     if matched { succeeded } else { failed }
-}
-
-fn considered(operator: &str, values: &[RawValue<'_>], out: &mut DocBuilder) {
-    match values {
-        [] => {}
-        [value] => {
-            out.append("consideredValue", *value);
-            if operator == "$type" {
-                out.append("consideredType", value.type_name());
-            }
-        }
-        several => {
-            out.start_array("consideredValues");
-            several.iter().take(MAX_CONSIDERED).for_each(|value| {
-                out.push(*value);
-            });
-            out.end();
-            if several.len() > MAX_CONSIDERED {
-                out.append("consideredValuesTruncated", true);
-            }
-            if operator == "$type" {
-                let mut names: Vec<&str> = several.iter().map(|value| value.type_name()).collect();
-                names.sort_unstable();
-                names.dedup();
-                out.start_array("consideredTypes");
-                names.into_iter().for_each(|name| {
-                    out.push(name);
-                });
-                out.end();
-            }
-        }
-    }
 }

@@ -8,6 +8,7 @@
 mod ast;
 mod bits;
 mod evaluate;
+mod considered;
 mod explain;
 mod geo;
 mod link;
