@@ -38,6 +38,9 @@ const RULES: &[&str] = &[
     "type",
 ];
 
+/// The rules that hold for values of any type.
+const OF_ANY_TYPE: &[&str] = &["allOf", "anyOf", "oneOf", "not", "enum", "bsonType", "type"];
+
 /// Appends the fields that report which rules of the schema a document violates.
 pub(in crate::matcher) fn explain(schema: RawDoc<'_>, doc: RawDoc<'_>, out: &mut DocBuilder) {
     out.append("operatorName", "$jsonSchema");
@@ -92,12 +95,29 @@ fn finds(pattern: &Regex, name: &str) -> bool {
 fn push_broken(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     for name in RULES {
         let Some(rule) = schema.get_element(name) else { continue };
+        if has_no_effect(schema, name, value) {
+            continue;
+        }
         if !fits(alone(schema, rule).finish().as_doc(), value) {
             out.push_document();
             describe(schema, rule, value, out);
             out.end();
         }
     }
+}
+
+/// Whether a rule for values of one type stands beside a type that excludes it.
+fn has_no_effect(schema: RawDoc<'_>, rule: &str, value: RawValue<'_>) -> bool {
+    if OF_ANY_TYPE.contains(&rule) {
+        return false;
+    }
+    let types = ["bsonType", "type"].iter().find_map(|name| schema.get_element(name));
+    let Some(types) = types.map(|types| alone(schema, types).finish()) else { return false };
+    let allows = |value: RawValue<'_>| fits(types.as_doc(), value);
+    let allows_numbers = || {
+        [RawValue::Int32(0), RawValue::Int64(0), RawValue::Double(0.0)].into_iter().any(allows)
+    };
+    !allows(value) && !(matches!(rule, "multipleOf" | "maximum" | "minimum") && allows_numbers())
 }
 
 /// The rule alone, with the keywords that modify its meaning.
