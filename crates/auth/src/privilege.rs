@@ -38,7 +38,11 @@ impl Privilege {
                 RawValue::String(name) => name,
                 RawValue::Null | RawValue::Undefined => continue,
                 other => {
-                    return Err(fields.wrong(&format!("actions.{}", element.name()), other, "string"));
+                    return Err(fields.wrong(
+                        &format!("actions.{}", element.name()),
+                        other,
+                        "string",
+                    ));
                 }
             };
             let action = Action::by_name(name);
@@ -54,7 +58,8 @@ impl Privilege {
     /// Parses an array of privileges.
     ///
     /// # Errors
-    /// 14 TypeMismatch for elements that are neither documents nor null, errors of [`Privilege::parse`].
+    /// 14 TypeMismatch for elements that are neither documents nor null, errors of
+    /// [`Privilege::parse`].
     pub fn parse_all(array: RawDoc<'_>) -> Result<Vec<Privilege>> {
         let one = |value: RawValue<'_>| match value {
             RawValue::Document(document) => Some(Privilege::parse(document)),

@@ -120,7 +120,11 @@ fn mechanisms(fields: &Fields<'_>) -> Result<Option<Vec<Mechanism>>> {
             RawValue::String(name) => name,
             RawValue::Null | RawValue::Undefined => continue,
             other => {
-                return Err(fields.wrong(&format!("mechanisms.{}", element.name()), other, "string"));
+                return Err(fields.wrong(
+                    &format!("mechanisms.{}", element.name()),
+                    other,
+                    "string",
+                ));
             }
         };
         match Mechanism::by_name(name) {

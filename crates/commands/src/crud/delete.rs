@@ -105,8 +105,8 @@ fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Del
     Ok(DeleteStatement { filter, multi, variables, hint, collation })
 }
 
-/// `limit`: whether all documents are deleted. A number between 0 and 1 is refused; a wrong type, too,
-/// although the reference takes it for 0, because it could delete more than the client wanted.
+/// `limit`: whether all documents are deleted. A number between 0 and 1 is refused; a wrong type,
+/// too, although the reference takes it for 0, because it could delete more than the client wanted.
 ///
 /// # Errors
 /// 40414, 14 TypeMismatch, 9 FailedToParse.

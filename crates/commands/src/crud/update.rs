@@ -149,7 +149,10 @@ pub(super) const STATEMENT: &[Argument] = &[
 ];
 
 /// Parses an element of `updates`.
-pub(super) fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<UpdateStatement<'a>> {
+pub(super) fn parse<'a>(
+    statement: RawDoc<'a>,
+    variables: Option<RawDoc<'a>>,
+) -> Result<UpdateStatement<'a>> {
     let fields = Fields::read(statement, "update.updates", STATEMENT)?;
     let names = Names { filter: "q", update: "u", constants: "c" };
     let statement = UpdateStatement::parse(&fields, &names, variables)?;

@@ -124,10 +124,10 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         let new = expires.then(encrypted_fields::expiring_index);
         encrypted_fields::check_validation(&fields).and(new.map_or(Ok(()), Err))?;
     }
-    if ctx.store.collection(&ns).is_some_and(|found| found.time_series().is_some()) {
-        if let Some(name) = NOT_OF_TIME_SERIES.iter().find(|name| fields.get(name).is_some()) {
-            return Err(invalid(format!("option not supported on a time series: {name}")));
-        }
+    if ctx.store.collection(&ns).is_some_and(|found| found.time_series().is_some())
+        && let Some(name) = NOT_OF_TIME_SERIES.iter().find(|name| fields.get(name).is_some())
+    {
+        return Err(invalid(format!("option not supported on a time series: {name}")));
     }
     check_hidden(&ns, index.as_ref())?;
     check_mixed_buckets(ctx.store.collection(&ns).as_deref(), &fields)?;

@@ -49,7 +49,8 @@ fn check_system(from: &Namespace, to: &Namespace) -> Result<()> {
         }
     }
     if from.as_str() == "admin.system.version" {
-        let text = "renaming the server configuration collection (admin.system.version) is not allowed";
+        let text =
+            "renaming the server configuration collection (admin.system.version) is not allowed";
         return refused(text.to_owned());
     }
     for name in [mayfly_storage::SYSTEM_VIEWS, "system.js", "system.users"] {

@@ -1,4 +1,4 @@
-//! The values of a document that a condition considered, for the explanation of a failed validation.
+//! The values of a document that a condition considered, to explain a failed validation.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

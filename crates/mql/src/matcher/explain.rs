@@ -15,11 +15,7 @@ use super::{Matcher, ParseContext, is_operator_document};
 
 /// The conditions of a valid filter that a document does not satisfy. The filter was parsed in this
 /// context.
-pub fn explain_failure(
-    filter: RawDoc<'_>,
-    document: RawDoc<'_>,
-    context: &ParseContext,
-) -> DocBuf {
+pub fn explain_failure(filter: RawDoc<'_>, document: RawDoc<'_>, context: &ParseContext) -> DocBuf {
     let mut out = DocBuilder::new();
     filter_fields(filter, Case { document, context }, ExpectedOutcome::Match, &mut out);
     out.finish()
@@ -178,12 +174,7 @@ fn clause_fields(
 }
 
 /// `$expr` and other operators on the whole document.
-fn whole(
-    element: RawElement<'_>,
-    case: Case<'_>,
-    expected: ExpectedOutcome,
-    out: &mut DocBuilder,
-) {
+fn whole(element: RawElement<'_>, case: Case<'_>, expected: ExpectedOutcome, out: &mut DocBuilder) {
     out.append("operatorName", element.name());
     out.start_document("specifiedAs").append_element(element).end();
     let matched = expected == ExpectedOutcome::NoMatch;

@@ -7,8 +7,8 @@
 
 mod ast;
 mod bits;
-mod evaluate;
 mod considered;
+mod evaluate;
 mod explain;
 mod geo;
 mod link;

@@ -5,9 +5,9 @@
 
 mod checks;
 mod request;
-mod types;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::sync::Arc;
 

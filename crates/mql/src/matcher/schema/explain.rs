@@ -59,9 +59,10 @@ pub(in crate::matcher) fn explain(schema: RawDoc<'_>, doc: RawDoc<'_>, out: &mut
 fn accepts_no_document(schema: RawDoc<'_>) -> bool {
     let of_type = |name: &&str| schema.get_element(name);
     let types = ["bsonType", "type"];
-    types.iter().filter_map(of_type).any(|rule| {
-        !fits(alone(schema, rule).finish().as_doc(), RawValue::Document(RawDoc::EMPTY))
-    })
+    types
+        .iter()
+        .filter_map(of_type)
+        .any(|rule| !fits(alone(schema, rule).finish().as_doc(), RawValue::Document(RawDoc::EMPTY)))
 }
 
 /// Appends that a document satisfies a schema that it should not.
@@ -106,7 +107,7 @@ fn push_broken(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     }
 }
 
-/// Whether a rule for values of one type stands beside a type that excludes it.
+/// Whether a rule holds for values of a type that the schema excludes.
 fn has_no_effect(schema: RawDoc<'_>, rule: &str, value: RawValue<'_>) -> bool {
     if OF_ANY_TYPE.contains(&rule) {
         return false;
@@ -114,10 +115,12 @@ fn has_no_effect(schema: RawDoc<'_>, rule: &str, value: RawValue<'_>) -> bool {
     let types = ["bsonType", "type"].iter().find_map(|name| schema.get_element(name));
     let Some(types) = types.map(|types| alone(schema, types).finish()) else { return false };
     let allows = |value: RawValue<'_>| fits(types.as_doc(), value);
-    let allows_numbers = || {
-        [RawValue::Int32(0), RawValue::Int64(0), RawValue::Double(0.0)].into_iter().any(allows)
-    };
-    !allows(value) && !(matches!(rule, "multipleOf" | "maximum" | "minimum") && allows_numbers())
+    let allows_numbers =
+        || [RawValue::Int32(0), RawValue::Int64(0), RawValue::Double(0.0)].into_iter().any(allows);
+    if matches!(rule, "multipleOf" | "maximum" | "minimum") && allows_numbers() {
+        return false;
+    }
+    !allows(value)
 }
 
 /// The rule alone, with the keywords that modify its meaning.

@@ -29,16 +29,18 @@ fn check_type(element: RawElement<'_>) -> Result<()> {
             (matches!(value, RawValue::String(_)), "a string")
         }
         "weights" => {
-            let fits = matches!(
-                value,
-                RawValue::Document(_) | RawValue::Array(_) | RawValue::String(_)
-            );
+            let fits =
+                matches!(value, RawValue::Document(_) | RawValue::Array(_) | RawValue::String(_));
             (fits, "an object")
         }
-        "2dsphereIndexVersion" | "textIndexVersion" | "bits" | "min" | "max"
-        | "coarsestIndexedLevel" | "finestIndexedLevel" | "bucketSize" => {
-            (value.is_number(), "a number")
-        }
+        "2dsphereIndexVersion"
+        | "textIndexVersion"
+        | "bits"
+        | "min"
+        | "max"
+        | "coarsestIndexedLevel"
+        | "finestIndexedLevel"
+        | "bucketSize" => (value.is_number(), "a number"),
         _ => return Ok(()),
     };
     if fits {
@@ -51,8 +53,8 @@ fn check_type(element: RawElement<'_>) -> Result<()> {
 /// Checks the fields of a definition with `clustered`, which is that of a clustered collection.
 ///
 /// # Errors
-/// 197 InvalidIndexSpecificationOption for other fields, 14 for a value that is no flag, 6492800 for
-/// false, 67 CannotCreateIndex without `unique`.
+/// 197 InvalidIndexSpecificationOption for other fields, 14 for a value that is no flag, 6492800
+/// for false, 67 CannotCreateIndex without `unique`.
 pub(super) fn check_clustered(raw: RawDoc<'_>) -> Result<()> {
     let Some(clustered) = raw.get_element("clustered") else { return Ok(()) };
     if let Some(other) = raw.iter().find(|field| !OF_CLUSTERED.contains(&field.name())) {
