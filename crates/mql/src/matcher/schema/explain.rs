@@ -161,8 +161,8 @@ fn specify(schema: RawDoc<'_>, rule: RawElement<'_>, out: &mut DocBuilder) {
         "minimum" => "exclusiveMinimum",
         _ => return,
     };
-    if let Some(flag) = schema.get_element(flag) {
-        out.append_element(flag);
+    if schema.get(flag) == Some(RawValue::Bool(true)) {
+        out.append(flag, true);
     }
 }
 
@@ -242,15 +242,16 @@ fn plain(rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     }
 }
 
-/// Appends the listed names that are not fields of the document.
+/// Appends the listed names that are not fields of the document, in alphabetical order.
 fn missing(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
     let names = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
     let fields = Finder::new(document);
-    for name in names.iter().filter_map(|name| name.value().as_str()) {
-        if fields.get_element(document, name).is_none() {
-            out.push(name);
-        }
-    }
+    let lacks = |name: &&str| fields.get_element(document, name).is_none();
+    let names = names.iter().filter_map(|name| name.value().as_str());
+    let missing: std::collections::BTreeSet<&str> = names.filter(lacks).collect();
+    missing.into_iter().for_each(|name| {
+        out.push(name);
+    });
 }
 
 fn details(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
