@@ -1,10 +1,15 @@
 //! One privilege: actions on a resource.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::arguments::error::mistyped;
+use mayfly_value::arguments::error::wrong_type;
+use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::{Action, ActionSet, Resource};
+
+/// The fields of a privilege.
+const FIELDS: &[Argument] =
+    &[Argument::document("resource").required(), Argument::array("actions").required()];
 
 /// A privilege: `{ resource: {..}, actions: [..] }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,26 +24,26 @@ impl Privilege {
     /// Parses a privilege.
     ///
     /// # Errors
-    /// 9 FailedToParse for an unknown action, an empty list of actions, an unknown field or an
+    /// 40414 and 14 TypeMismatch for missing and wrong fields (unknown ones are ignored), 9
+    /// FailedToParse for an unknown action, an empty list of actions, an unknown field or an
     /// invalid resource.
     pub fn parse(document: RawDoc<'_>) -> Result<Privilege> {
         let fault = |text: String| Error::new(ErrorCode::FailedToParse, text);
-        if let Some(other) =
-            document.iter().find(|field| !["resource", "actions"].contains(&field.name()))
-        {
-            return Err(fault(format!("a privilege has the unknown field '{}'", other.name())));
-        }
-        let resource = match document.get("resource") {
-            Some(RawValue::Document(resource)) => Resource::parse(resource)?,
-            _ => return Err(fault("a privilege needs the document 'resource'".to_owned())),
-        };
-        let Some(RawValue::Array(names)) = document.get("actions") else {
-            return Err(fault("a privilege needs the array 'actions'".to_owned()));
-        };
+        let fields = Fields::read_lenient(document, "privileges", FIELDS)?;
+        let resource = fields.document("resource")?.ok_or_else(|| fields.missing("resource"))?;
+        let resource = Resource::parse(resource)?;
         let mut actions = ActionSet::NONE;
-        for name in names {
-            let RawValue::String(name) = name.value() else {
-                return Err(fault("the actions of a privilege must be strings".to_owned()));
+        for element in fields.array("actions")?.unwrap_or(RawDoc::EMPTY) {
+            let name = match element.value() {
+                RawValue::String(name) => name,
+                RawValue::Null | RawValue::Undefined => continue,
+                other => {
+                    return Err(fields.wrong(
+                        &format!("actions.{}", element.name()),
+                        other,
+                        "string",
+                    ));
+                }
             };
             let action = Action::by_name(name);
             let unknown = || fault(format!("Unrecognized action privilege strings: {name}"));
@@ -53,13 +58,15 @@ impl Privilege {
     /// Parses an array of privileges.
     ///
     /// # Errors
-    /// 14 TypeMismatch for elements that are not documents, errors of [`Privilege::parse`].
+    /// 14 TypeMismatch for elements that are neither documents nor null, errors of
+    /// [`Privilege::parse`].
     pub fn parse_all(array: RawDoc<'_>) -> Result<Vec<Privilege>> {
         let one = |value: RawValue<'_>| match value {
-            RawValue::Document(document) => Privilege::parse(document),
-            _ => Err(mistyped("the elements of 'privileges' must be objects")),
+            RawValue::Document(document) => Some(Privilege::parse(document)),
+            RawValue::Null | RawValue::Undefined => None,
+            other => Some(Err(wrong_type("privileges", other, "object"))),
         };
-        array.iter().map(|element| one(element.value())).collect()
+        array.iter().filter_map(|element| one(element.value())).collect()
     }
 
     /// Appends its fields to an open document.

@@ -2,10 +2,20 @@
 //! Document".
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::arguments::{Argument, Fields};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 /// Prefix of the collections with the buckets of time series.
 pub(crate) const BUCKETS_PREFIX: &str = "system.buckets.";
+
+/// The fields of a resource.
+const FIELDS: &[Argument] = &[
+    Argument::flag("cluster"),
+    Argument::flag("anyResource"),
+    Argument::string("db"),
+    Argument::string("collection"),
+    Argument::string("system_buckets"),
+];
 
 /// The resource of a privilege. An empty name is a wildcard: in `db` for every database, in
 /// `collection` for every collection except system collections, in `system_buckets` for every
@@ -67,17 +77,16 @@ impl Resource {
         let fault = |text: &str| Err(Error::new(ErrorCode::FailedToParse, text));
         let (mut db, mut collection, mut buckets) = (None, None, None);
         let (mut any, mut cluster) = (false, false);
+        let fields = Fields::read_lenient(document, "privileges.resource", FIELDS)?;
         for field in document {
             let text = match (field.name(), field.value()) {
+                (_, RawValue::Null | RawValue::Undefined) => continue,
                 ("db" | "collection" | "system_buckets", RawValue::String(text)) => text,
-                ("cluster" | "anyResource", RawValue::Bool(true)) => "",
+                (name @ ("cluster" | "anyResource"), _) if fields.bool(name)? == Some(true) => "",
                 ("cluster" | "anyResource", _) => {
                     return fault("'cluster' and 'anyResource' must be true where they are given");
                 }
-                ("db" | "collection" | "system_buckets", _) => {
-                    return fault("'db' and 'collection' of a resource must be strings");
-                }
-                _ => return fault("a resource has an unknown field"),
+                _ => continue,
             };
             let again = match field.name() {
                 "db" => db.replace(text).is_some(),

@@ -4,11 +4,18 @@
 //! and all these lists must be met. A restriction is met when the client's address is in
 //! `clientSource` and the server's in `serverAddress`, if present.
 
-use mayfly_value::arguments::error::mistyped;
 use std::net::IpAddr;
 
-use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_base::{Error, Result};
+use mayfly_value::arguments::error::wrong_type;
+use mayfly_value::arguments::{Argument, Fields};
+use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
+
+/// The path of a restriction in errors.
+const PATH: &str = "authenticationRestrictions";
+
+/// The fields of a restriction.
+const FIELDS: &[Argument] = &[Argument::array("clientSource"), Argument::array("serverAddress")];
 
 /// The addresses of both ends of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -66,33 +73,23 @@ impl Restriction {
     /// Parses an array of restrictions.
     ///
     /// # Errors
-    /// 2 BadValue and 14 TypeMismatch unless all values are lists of addresses and ranges
+    /// 2 BadValue, 14 TypeMismatch and 40415 unless all values are lists of addresses and ranges
     /// (`10.0.0.0/8`).
     pub fn parse_all(array: RawDoc<'_>) -> Result<Vec<Restriction>> {
         let one = |value: RawValue<'_>| match value {
-            RawValue::Document(document) => Restriction::parse(document),
-            _ => {
-                Err(mistyped("restriction array sub-documents must be address restriction objects"))
-            }
+            RawValue::Document(document) => Some(Restriction::parse(document)),
+            RawValue::Null | RawValue::Undefined => None,
+            other => Some(Err(wrong_type(PATH, other, "object"))),
         };
-        array.iter().map(|element| one(element.value())).collect()
+        array.iter().filter_map(|element| one(element.value())).collect()
     }
 
     fn parse(document: RawDoc<'_>) -> Result<Restriction> {
-        let mut restriction = Restriction::default();
-        for field in document {
-            let place = match field.name() {
-                "clientSource" => &mut restriction.client_source,
-                "serverAddress" => &mut restriction.server_address,
-                other => {
-                    let text = format!("unknown authentication restriction '{other}'");
-                    return Err(Error::new(ErrorCode::UnsupportedFormat, text));
-                }
-            };
-            if place.replace(ranges(field.value())?).is_some() {
-                return Err(Error::bad_value("an authentication restriction is given twice"));
-            }
-        }
+        let fields = Fields::read(document, PATH, FIELDS)?;
+        let restriction = Restriction {
+            client_source: ranges(&fields, "clientSource")?,
+            server_address: ranges(&fields, "serverAddress")?,
+        };
         match restriction == Restriction::default() {
             true => Err(Error::bad_value("an authentication restriction must not be empty")),
             false => Ok(restriction),
@@ -156,15 +153,18 @@ impl Restriction {
     }
 }
 
-fn ranges(value: RawValue<'_>) -> Result<Vec<Range>> {
-    let wrong = || {
-        Error::bad_value("an address restriction must be an array of IP addresses and CIDR ranges")
+/// The addresses and ranges of a field.
+fn ranges(fields: &Fields<'_>, name: &str) -> Result<Option<Vec<Range>>> {
+    let Some(list) = fields.array(name)? else { return Ok(None) };
+    let one = |element: RawElement<'_>| match element.value() {
+        RawValue::String(text) => Some(Range::parse(text).ok_or_else(|| {
+            let fault = "an address restriction must be an array of IP addresses and CIDR ranges";
+            Error::bad_value(fault)
+        })),
+        RawValue::Null | RawValue::Undefined => None,
+        other => Some(Err(fields.wrong(&format!("{name}.{}", element.name()), other, "string"))),
     };
-    let one = |value: RawValue<'_>| value.as_str().and_then(Range::parse).ok_or_else(wrong);
-    match value {
-        RawValue::Array(list) => list.iter().map(|item| one(item.value())).collect(),
-        single => Ok(vec![one(single)?]),
-    }
+    list.iter().filter_map(one).collect::<Result<_>>().map(Some)
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub const MAX_COMMAND_DEPTH: usize = MAX_BSON_DEPTH + 1;
 pub const MAX_NAMESPACE_BYTES: usize = 255;
 /// Most fields in one index key.
 pub const MAX_INDEX_FIELDS: usize = 32;
+/// Most bytes of the document that describes the key of an index.
+pub const MAX_INDEX_PATTERN_BYTES: usize = 2048;
 /// Memory that one blocking operator (sort, group) may use before it must spill or fail.
 pub const MAX_BLOCKING_MEMORY_BYTES: usize = 100 * 1024 * 1024;
 /// Memory that all blocking operators of one operation may use together, unless a parameter says

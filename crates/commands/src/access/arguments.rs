@@ -7,16 +7,18 @@ use mayfly_value::{DocBuf, RawValue};
 
 use crate::context::CommandContext;
 use crate::request::{Fields, Request};
-use mayfly_value::arguments::error::wrong_type;
 
 /// The name in the command's own value. It may be empty; no user or role has that name.
 ///
 /// # Errors
-/// 14 TypeMismatch.
+/// 40414 for null, 14 TypeMismatch.
 pub(super) fn own_name<'a>(request: &Request<'a>) -> Result<&'a str> {
     match request.target() {
         RawValue::String(name) => Ok(name),
-        other => Err(wrong_type(format!("{0}.{0}", request.row.name), other, "string")),
+        other => {
+            let fields = Fields::new(request.body, request.row.name);
+            Err(fields.wrong_or_missing(request.row.name, other, "string"))
+        }
     }
 }
 
@@ -113,13 +115,8 @@ impl<'a> Selection<'a> {
             {
                 Ok(Selection::Database)
             }
-            RawValue::Document(all) if kind == "user" && all.get("forAllDBs").is_some() => {
-                match all.get("forAllDBs") {
-                    Some(RawValue::Bool(true)) if all.iter().count() == 1 => {
-                        Ok(Selection::AllDatabases)
-                    }
-                    _ => Err(Error::bad_value("forAllDBs must be true and the only field")),
-                }
+            RawValue::Document(all) if kind == "user" && is_true(all.get("forAllDBs")) => {
+                Ok(Selection::AllDatabases)
             }
             RawValue::Array(several) => {
                 let named = several.iter().map(|one| named(one.value(), request.db, kind));
@@ -175,6 +172,14 @@ impl Filter {
     }
 }
 
+/// Whether a flag of any type is set: all values are true except zero, false, null and undefined.
+fn is_true(flag: Option<RawValue<'_>>) -> bool {
+    match flag {
+        None | Some(RawValue::Null | RawValue::Undefined) => false,
+        Some(flag) => mayfly_value::arguments::convert::truth(flag).unwrap_or(true),
+    }
+}
+
 /// Reads `"name"` or `{ user: "name", db: "database" }`.
 fn named<'a>(value: RawValue<'a>, db: &'a str, kind: &str) -> Result<(&'a str, &'a str)> {
     let fault = |text: String| Err(Error::bad_value(text));
@@ -183,7 +188,10 @@ fn named<'a>(value: RawValue<'a>, db: &'a str, kind: &str) -> Result<(&'a str, &
         RawValue::Document(doc) => doc,
         _ => return fault("User and role names must be either strings or objects".to_owned()),
     };
-    if let Some(other) = doc.iter().find(|field| ![kind, "db"].contains(&field.name())) {
+    // As in the reference, the name of a role may have further fields.
+    if kind == "user"
+        && let Some(other) = doc.iter().find(|field| ![kind, "db"].contains(&field.name()))
+    {
         return fault(format!("the name of a {kind} has the unknown field '{}'", other.name()));
     }
     match (doc.get(kind), doc.get("db")) {

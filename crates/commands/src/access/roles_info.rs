@@ -8,7 +8,7 @@ use mayfly_base::{Error, Result};
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::arguments::{Filter, Selection};
+use super::arguments::Selection;
 use crate::context::{Command, CommandContext};
 use crate::request::row::Names;
 use crate::request::{Fields, Needs, Request};
@@ -22,14 +22,12 @@ const ARGUMENTS: &[Argument] = &[
     Argument::any("showPrivileges"),
     Argument::flag("showBuiltinRoles"),
     Argument::flag("showAuthenticationRestrictions").since("3.6"),
-    Argument::document("filter"),
 ];
 
 /// The details of each role in the answer.
 struct RoleDetails {
     privileges: bool,
     restrictions: bool,
-    filter: Filter,
 }
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -43,7 +41,6 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let details = RoleDetails {
         privileges: !as_fragment && flag("showPrivileges")?,
         restrictions: flag("showAuthenticationRestrictions")?,
-        filter: Filter::parse(&fields)?,
     };
     let built_in_too = flag("showBuiltinRoles")?;
     let roles = ctx.service.access.roles(&ctx.service.store)?;
@@ -67,10 +64,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     }
     reply.start_array("roles");
     for name in names {
-        let document = details.document(&name, &roles);
-        if details.filter.admits(&document)? {
-            reply.push(&document);
-        }
+        reply.push(&details.document(&name, &roles));
     }
     reply.end();
     Ok(())

@@ -116,8 +116,16 @@ fn mechanisms(fields: &Fields<'_>) -> Result<Option<Vec<Mechanism>>> {
     let Some(array) = fields.array("mechanisms")? else { return Ok(None) };
     let mut mechanisms = Vec::new();
     for element in array {
-        let RawValue::String(name) = element.value() else {
-            return Err(Error::bad_value("mechanisms field must be an array of strings"));
+        let name = match element.value() {
+            RawValue::String(name) => name,
+            RawValue::Null | RawValue::Undefined => continue,
+            other => {
+                return Err(fields.wrong(
+                    &format!("mechanisms.{}", element.name()),
+                    other,
+                    "string",
+                ));
+            }
         };
         match Mechanism::by_name(name) {
             Some(mechanism) if !mechanisms.contains(&mechanism) => mechanisms.push(mechanism),

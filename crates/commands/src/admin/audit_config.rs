@@ -96,6 +96,6 @@ fn run_message(_: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder
     let fields = request.arguments()?;
     match request.target() {
         RawValue::String(_) => Ok(()),
-        other => Err(fields.wrong("logApplicationMessage", other, "string")),
+        other => Err(fields.wrong_or_missing(request.row.name, other, "string")),
     }
 }

@@ -94,7 +94,7 @@ fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "setClusterParameter");
     let RawValue::Document(given) = request.target() else {
-        return Err(fields.wrong("setClusterParameter", request.target(), "object"));
+        return Err(fields.wrong_or_missing("setClusterParameter", request.target(), "object"));
     };
     let (Some(parameter), 1) = (given.iter().next(), given.iter().count()) else {
         let text = "setClusterParameter sets exactly one parameter";

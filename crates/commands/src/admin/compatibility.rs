@@ -28,7 +28,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
     let is_confirmed = fields.bool("confirm")?.unwrap_or(false);
     let name = match request.target() {
         RawValue::String(name) => name,
-        other => return Err(fields.wrong("setFeatureCompatibilityVersion", other, "string")),
+        other => return Err(fields.wrong_or_missing(request.row.name, other, "string")),
     };
     let Some(version) = FeatureCompatibility::find(name) else {
         let valid = FeatureCompatibility::names();

@@ -49,7 +49,7 @@ impl<'a> NamedQuery<'a> {
         fields: &Fields<'a>,
         collection: &Collection,
     ) -> Result<Option<NamedQuery<'a>>> {
-        let document = |name: &str| match fields.get(name) {
+        let document = |name: &str| match fields.doc().get(name) {
             None => Ok(None),
             // As in the reference, an array is taken as the document of its items.
             Some(RawValue::Document(document) | RawValue::Array(document)) => Ok(Some(document)),
@@ -57,6 +57,10 @@ impl<'a> NamedQuery<'a> {
         };
         let (sort, projection) = (document("sort")?, document("projection")?);
         let collation = document("collation")?;
+        if collation.is_some_and(RawDoc::is_empty) {
+            let text = "optional field collation cannot be an empty object";
+            return Err(Error::bad_value(text));
+        }
         let query = match fields.get("query") {
             None if sort.is_some() || projection.is_some() || collation.is_some() => {
                 let text = "sort, projection, or collation provided without query";

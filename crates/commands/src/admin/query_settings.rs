@@ -59,15 +59,9 @@ impl<'a> Target<'a> {
         purpose: Purpose,
     ) -> Result<Target<'a>> {
         match request.target() {
-            RawValue::String("") => {
-                let text = "a query shape hash must not be empty";
-                Err(Error::new(ErrorCode::InvalidLength, text))
-            }
             RawValue::String(text) => match QueryShapeHash::parse(text) {
                 Some(hash) => Ok(Target { hash, query: None }),
-                None => Err(Error::bad_value(format!(
-                    "a query shape hash has 64 hexadecimal digits, unlike '{text}'"
-                ))),
+                None => Err(no_hash(text)),
             },
             RawValue::Document(query) => {
                 let hash = representative_shape(ctx, query, purpose)?.hash();
@@ -76,6 +70,15 @@ impl<'a> Target<'a> {
             other => Err(fields.wrong(request.row.name, other, "[object, string]")),
         }
     }
+}
+
+/// The error for a text that is no hash of a query shape: 9 unless it is a sequence of bytes in
+/// hexadecimal digits, 16 for one of another length.
+fn no_hash(text: &str) -> Error {
+    let is_hexadecimal =
+        text.len().is_multiple_of(2) && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let code = if is_hexadecimal { ErrorCode::InvalidLength } else { ErrorCode::FailedToParse };
+    Error::new(code, format!("a query shape hash has 64 hexadecimal digits, unlike '{text}'"))
 }
 
 /// The shape of a representative query.
@@ -242,7 +245,7 @@ fn run_remove(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilde
 
 const SETTINGS: &str = "setQuerySettings.settings";
 const OF_SETTINGS: &[Argument] = &[
-    Argument::one_of("indexHints", &[Form::Array, Form::Document]),
+    Argument::one_of("indexHints", &[Form::Array, Form::Document]).null_is_value(),
     Argument::choice("queryFramework", &["classic", "sbe"]),
     Argument::bool("reject").null_is_value(),
     Argument::any("comment"),

@@ -10,17 +10,19 @@ use mayfly_service::{SessionId, SessionOwner};
 use mayfly_value::arguments::Argument;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use super::sessions::kill;
+use super::sessions::{kill, target_array};
 use crate::context::{Command, CommandContext};
 use crate::diagnostics::local_sessions::{ROLE, named_users, names};
 use crate::request::generic::{OF_SESSION, session_id, session_owner};
+use crate::request::row::RowFlags;
 use crate::request::{Fields, Needs, Request};
 use mayfly_value::arguments::error::wrong_type;
 
 pub(super) const ROW: Command =
     Command::new("killAllSessionsByPattern", "Ends the sessions that match a pattern", run)
         .needs(Needs::Cluster(&[Action::KillAnySession]))
-        .since("3.6");
+        .since("3.6")
+        .flags(RowFlags::LENIENT);
 
 /// The name of a pattern in errors.
 const PATTERN: &str = "KillAllSessionsByPattern";
@@ -49,17 +51,16 @@ impl Pattern {
 
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.arguments()?;
-    let path = format!("{0}.{0}", request.row.name);
-    let RawValue::Array(given) = request.target() else {
-        return Err(wrong_type(&path, request.target(), "array"));
-    };
     let mut patterns = Vec::new();
-    for element in given {
-        let RawValue::Document(pattern) = element.value() else {
-            let path = format!("{path}.{}", element.name());
-            return Err(wrong_type(&path, element.value(), "object"));
-        };
-        patterns.push(parse(ctx, pattern)?);
+    for element in target_array(request)? {
+        match element.value() {
+            RawValue::Document(pattern) => patterns.push(parse(ctx, pattern)?),
+            RawValue::Null | RawValue::Undefined => {}
+            other => {
+                let path = format!("{0}.{0}.{1}", request.row.name, element.name());
+                return Err(wrong_type(&path, other, "object"));
+            }
+        }
     }
     let described = |session: SessionId| {
         patterns.is_empty() || patterns.iter().any(|pattern| pattern.describes(session))
@@ -98,8 +99,9 @@ fn users_with(ctx: &CommandContext<'_>, roles: RawDoc<'_>) -> Result<Vec<Session
         let (role, db) = names(value, ROLE, "KillAllSessionsByPattern.roles")?;
         Ok(RoleName::new(role, db))
     };
-    let requested =
-        roles.iter().map(|element| one(element.value())).collect::<Result<Vec<RoleName>>>()?;
+    let given = roles.iter().map(|element| element.value());
+    let given = given.filter(|role| !matches!(role, RawValue::Null | RawValue::Undefined));
+    let requested = given.map(one).collect::<Result<Vec<RoleName>>>()?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let known = access.roles(store)?;
     let mut owners = Vec::new();

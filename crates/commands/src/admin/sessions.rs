@@ -35,6 +35,7 @@ pub(crate) const KILL_ALL: Command =
     Command::new("killAllSessions", "Ends all logical sessions and their operations", run_kill_all)
         .needs(Needs::Cluster(&[Action::KillAnySession]))
         .since("3.6")
+        .flags(RowFlags::LENIENT)
         .reads(Reads::empty());
 
 fn run_start(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
@@ -111,7 +112,7 @@ fn listed(
 ///
 /// # Errors
 /// 40414 for null, 14 for another type.
-fn target_array<'a>(request: &Request<'a>) -> Result<RawDoc<'a>> {
+pub(super) fn target_array<'a>(request: &Request<'a>) -> Result<RawDoc<'a>> {
     let path = format!("{0}.{0}", request.row.name);
     match request.target() {
         RawValue::Array(array) => Ok(array),

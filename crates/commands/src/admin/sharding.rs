@@ -120,7 +120,7 @@ fn enable(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -
     check_router(ctx, request)?;
     let db = match request.target() {
         RawValue::String(db) => db,
-        other => return Err(fields.wrong(request.row.name, other, "string")),
+        other => return Err(fields.wrong_or_missing(request.row.name, other, "string")),
     };
     // The name of a collection is only needed to check that of the database.
     let ns = Namespace::new(db, "c")?;

@@ -54,11 +54,11 @@ impl Retry {
             (None, Some(RawValue::Array(list))) => {
                 let mut ids = Vec::new();
                 for element in list {
-                    let Some(id) = mayfly_value::arguments::convert::whole_number(element.value())
-                    else {
-                        return Err(wrong_type("stmtIds", element.value(), "int"));
-                    };
-                    ids.push(statement_id(id)?);
+                    match element.value() {
+                        RawValue::Int32(id) => ids.push(statement_id(i64::from(id))?),
+                        RawValue::Null | RawValue::Undefined => {}
+                        other => return Err(wrong_type("stmtIds", other, "int")),
+                    }
                 }
                 StatementIds::Listed(ids)
             }

@@ -59,7 +59,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     HINT.since("3.6"),
     Argument::bool("allowDiskUse").null_is_value(),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
+    Argument::bool("bypassEmptyTsReplacement").null_is_value().since("8.0"),
     Argument::bool("explain"),
     Argument::any("collation").since("3.4"),
     Argument::document("let").since("5.0"),

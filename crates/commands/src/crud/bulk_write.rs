@@ -12,7 +12,7 @@ use crate::request::arguments::{CURSOR, INFORMATION};
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_buckets::TimeSeries;
 use mayfly_query::{Cursor, CursorSource, EncryptedWrites, ModifyOutcome};
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::encrypted;
@@ -48,11 +48,11 @@ const ARGUMENTS: &[Argument] = &[
     Argument::array("nsInfo").required().parts(NAMESPACE),
     Argument::bool("ordered"),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
+    Argument::bool("bypassEmptyTsReplacement").null_is_value().since("8.0"),
     Argument::document("let"),
     Argument::bool("errorsOnly"),
     Argument::fields("cursor", CURSOR),
-    Argument::whole("stmtId"),
+    Argument::new("stmtId", Form::Int32),
     Argument::array("stmtIds"),
 ];
 

@@ -6,8 +6,8 @@ use mayfly_query::{
     CanonicalQuery, DeleteSpec, FindOptions, Hint, ModifyOutcome, Repeatable, check_absent,
 };
 use mayfly_storage::Collection;
-use mayfly_value::arguments::Argument;
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_value::arguments::{Argument, Form};
+use mayfly_value::{DocBuilder, Number, RawDoc};
 
 use super::explain;
 use super::measurements;
@@ -17,7 +17,7 @@ use super::view::write_budget;
 use super::write::{WriteOptions, WriteResults, check_count, ends_command, was_dropped};
 use crate::context::retry::Attempt;
 use crate::context::{COLLECTION_UUID, Command, CommandContext, DocumentChanges};
-use crate::request::arguments::INFORMATION;
+use crate::request::arguments::{HINT, INFORMATION};
 use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 
@@ -35,11 +35,11 @@ pub(crate) const ROW: Command = Command::new("delete", "Removes documents", run)
 
 pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::array("deletes").required().parts(STATEMENT),
-    Argument::flag("ordered"),
+    Argument::bool("ordered"),
     Argument::document("let").since("5.0"),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
-    Argument::whole("stmtId"),
+    Argument::bool("bypassEmptyTsReplacement").null_is_value().since("8.0"),
+    Argument::new("stmtId", Form::Int32),
     Argument::array("stmtIds"),
     INFORMATION,
     COLLECTION_UUID,
@@ -90,27 +90,38 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 /// The fields of an element of `deletes`.
 pub(super) const STATEMENT: &[Argument] = &[
     Argument::document("q").required(),
-    Argument::whole("limit").required(),
-    Argument::any("hint").since("4.4"),
+    Argument::number("limit").required(),
+    HINT.since("4.4"),
     Argument::document("collation").since("3.4"),
+    Argument::uuid("sampleId").since("7.0").unstable(),
 ];
 
 /// Parses an element of `deletes`.
 fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<DeleteStatement<'a>> {
     let fields = Fields::read(statement, "delete.deletes", STATEMENT)?;
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
-    let multi = match fields.long("limit")? {
-        None => return Err(fields.missing("limit")),
-        Some(0) => true,
-        Some(1) => false,
-        Some(other) => {
-            return Err(Error::failed_to_parse(format!(
-                "The limit field in delete objects must be 0 or 1. Got {other}"
-            )));
-        }
-    };
+    let multi = deletes_all(&fields)?;
     let (hint, collation) = (hint(&fields)?, Collating::parse(&fields)?);
     Ok(DeleteStatement { filter, multi, variables, hint, collation })
+}
+
+/// `limit`: whether all documents are deleted. A number between 0 and 1 is refused; a wrong type,
+/// too, although the reference takes it for 0, because it could delete more than the client wanted.
+///
+/// # Errors
+/// 40414, 14 TypeMismatch, 9 FailedToParse.
+pub(super) fn deletes_all(fields: &Fields<'_>) -> Result<bool> {
+    let limit = fields.required("limit")?;
+    let Some(number) = Number::from_value(limit) else {
+        return Err(fields.wrong("limit", limit, "[long, int, decimal, double]"));
+    };
+    match number.to_f64() {
+        0.0 => Ok(true),
+        1.0 => Ok(false),
+        other => Err(Error::failed_to_parse(format!(
+            "The limit field in delete objects must be 0 or 1. Got {other}"
+        ))),
+    }
 }
 
 /// A delete statement of any command, with its filter not yet parsed.

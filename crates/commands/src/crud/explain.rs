@@ -125,7 +125,7 @@ impl<'a> Inner<'a> {
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let RawValue::Document(body) = request.target() else {
-        return Err(fields.wrong(request.row.name, request.target(), "object"));
+        return Err(fields.wrong_or_missing(request.row.name, request.target(), "object"));
     };
     let verbosity = verbosity(fields.string("verbosity")?)?;
     let sent = body;

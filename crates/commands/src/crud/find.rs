@@ -18,7 +18,7 @@ use super::view::{
     run_settings, source,
 };
 use crate::context::{COLLECTION_UUID, Command, CommandContext};
-use crate::request::arguments::INFORMATION;
+use crate::request::arguments::{HINT, INFORMATION};
 use crate::request::row::{Encrypted, InTransaction, Reads, RowFlags};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::length::Work;
@@ -44,24 +44,24 @@ pub(crate) const ROW: Command = Command::new("find", "Finds documents", run)
 /// Supported arguments, then those that are refused when they have an effect.
 pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("filter").null_is_value(),
-    Argument::document("sort"),
-    Argument::document("projection"),
-    Argument::any("hint"),
+    Argument::document("sort").null_is_value(),
+    Argument::document("projection").null_is_value(),
+    HINT,
     Argument::whole("skip").at_least(0),
     Argument::whole("limit").at_least(0),
     Argument::whole("batchSize").at_least(0),
-    Argument::flag("singleBatch"),
-    Argument::flag("noCursorTimeout").unstable(),
-    Argument::flag("allowPartialResults"),
-    Argument::flag("allowDiskUse").since("4.4"),
-    Argument::flag("oplogReplay").unstable(),
-    Argument::flag("tailable").unstable(),
-    Argument::flag("awaitData").unstable(),
-    Argument::any("collation").since("3.4"),
-    Argument::flag("returnKey").unstable(),
-    Argument::flag("showRecordId").unstable(),
-    Argument::document("min").unstable(),
-    Argument::document("max").unstable(),
+    Argument::bool("singleBatch").null_is_value(),
+    Argument::bool("noCursorTimeout").null_is_value().unstable(),
+    Argument::bool("allowPartialResults").null_is_value(),
+    Argument::bool("allowDiskUse").null_is_value().since("4.4"),
+    Argument::bool("oplogReplay").null_is_value().unstable(),
+    Argument::bool("tailable").null_is_value().unstable(),
+    Argument::bool("awaitData").null_is_value().unstable(),
+    Argument::document("collation").null_is_value().since("3.4"),
+    Argument::bool("returnKey").null_is_value().unstable(),
+    Argument::bool("showRecordId").null_is_value().unstable(),
+    Argument::document("min").null_is_value().unstable(),
+    Argument::document("max").null_is_value().unstable(),
     Argument::document("let").since("5.0"),
     INFORMATION,
     COLLECTION_UUID,

@@ -1,7 +1,7 @@
 //! `findAndModify`: changes or removes one document, and returns it as it was or is.
 
 use crate::request::arguments::{HINT, INFORMATION};
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, Form};
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -45,12 +45,15 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("fields"),
     Argument::flag("upsert"),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
+    Argument::bool("bypassEmptyTsReplacement").null_is_value().since("8.0"),
     Argument::any("collation").since("3.4"),
     Argument::array("arrayFilters").since("3.6"),
     HINT.since("4.4"),
     Argument::document("let").since("5.0"),
-    Argument::whole("stmtId"),
+    Argument::new("stmtId", Form::Int32),
+    Argument::new("batchSize", Form::Int32),
+    Argument::bool("singleBatch"),
+    Argument::uuid("sampleId").since("7.0").unstable(),
     Argument::array("stmtIds"),
     INFORMATION,
 ];
@@ -118,12 +121,18 @@ fn first_attempt(
     Ok((outcome, shown))
 }
 
-/// Checks the combination of arguments; returns whether the new document is returned.
+/// Checks the arguments for `explain`; returns whether the new document is returned.
 ///
 /// # Errors
-/// 9 FailedToParse, 14 TypeMismatch.
-pub(super) fn returns_new(fields: &Fields<'_>) -> Result<bool> {
-    Arguments::parse(fields).map(|arguments| arguments.new)
+/// 9 FailedToParse, 14 TypeMismatch; errors of the query and of the update.
+pub(super) fn returns_new(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    fields: &Fields<'_>,
+) -> Result<bool> {
+    let arguments = Arguments::parse(fields)?;
+    arguments.spec(ctx, ns, fields, None)?;
+    Ok(arguments.new)
 }
 
 /// The arguments, after the check of their combinations.

@@ -48,7 +48,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let id = match request.target() {
         RawValue::Int64(id) => id,
         other => {
-            return Err(fields.wrong("getMore", other, "long"));
+            return Err(fields.wrong_or_missing("getMore", other, "long"));
         }
     };
     let collection = fields.string("collection")?.ok_or_else(|| fields.missing("collection"))?;
@@ -233,11 +233,14 @@ fn kill(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder)
     let list = fields.array("cursors")?.ok_or_else(|| fields.missing("cursors"))?;
     let mut ids = Vec::new();
     for element in list {
-        let RawValue::Int64(id) = element.value() else {
-            let path = format!("killCursors.cursors.{}", element.name());
-            return Err(wrong_type(path, element.value(), "long"));
-        };
-        ids.push(id);
+        match element.value() {
+            RawValue::Int64(id) => ids.push(id),
+            RawValue::Null | RawValue::Undefined => {}
+            other => {
+                let path = format!("killCursors.cursors.{}", element.name());
+                return Err(wrong_type(path, other, "long"));
+            }
+        }
     }
     let asker = ctx.cursor_owner().user;
     let may = |owner: &CursorOwner, ns: &Namespace| {

@@ -1,6 +1,6 @@
 //! `insert`.
 
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, Form};
 use std::cell::Cell;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
@@ -36,10 +36,10 @@ pub(crate) const ROW: Command = Command::new("insert", "Inserts documents", run)
     .kind(OpKind::Insert);
 const ARGUMENTS: &[Argument] = &[
     Argument::array("documents").required(),
-    Argument::flag("ordered"),
+    Argument::bool("ordered"),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
-    Argument::whole("stmtId"),
+    Argument::bool("bypassEmptyTsReplacement").null_is_value().since("8.0"),
+    Argument::new("stmtId", Form::Int32),
     Argument::array("stmtIds"),
     INFORMATION,
     COLLECTION_UUID,

@@ -20,7 +20,7 @@ pub(crate) const ROW: Command =
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let RawValue::Array(list) = request.target() else {
-        return Err(fields.wrong(request.row.name, request.target(), "array"));
+        return Err(fields.wrong_or_missing(request.row.name, request.target(), "array"));
     };
     let mut ids = Vec::new();
     for element in list {

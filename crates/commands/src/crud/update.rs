@@ -9,7 +9,7 @@ use mayfly_query::{
     CanonicalQuery, EncryptedWrites, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec,
     check_absent, is_stage,
 };
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::read::{Collating, hint};
@@ -22,7 +22,7 @@ use super::write::{
 use super::{encrypted, explain, measurements};
 use crate::context::retry::Attempt;
 use crate::context::{COLLECTION_UUID, Command, CommandContext, DocumentChanges};
-use crate::request::arguments::INFORMATION;
+use crate::request::arguments::{HINT, INFORMATION};
 use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
@@ -41,11 +41,11 @@ pub(crate) const ROW: Command = Command::new("update", "Changes documents", run)
 
 pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::array("updates").required().parts(STATEMENT),
-    Argument::flag("ordered"),
+    Argument::bool("ordered"),
     Argument::flag("bypassDocumentValidation"),
-    Argument::bool("bypassEmptyTsReplacement").since("8.0"),
+    Argument::bool("bypassEmptyTsReplacement").null_is_value().since("8.0"),
     Argument::document("let").since("5.0"),
-    Argument::whole("stmtId"),
+    Argument::new("stmtId", Form::Int32),
     Argument::array("stmtIds"),
     INFORMATION,
     COLLECTION_UUID,
@@ -137,18 +137,22 @@ pub(super) fn only_operators(code: i32) -> Error {
 pub(super) const STATEMENT: &[Argument] = &[
     Argument::document("q").required(),
     Argument::any("u").required(),
-    Argument::flag("upsert"),
-    Argument::flag("multi"),
-    Argument::any("hint").since("4.2"),
+    Argument::bool("upsert"),
+    Argument::bool("multi"),
+    HINT.since("4.2"),
     Argument::document("collation").since("3.4"),
     Argument::array("arrayFilters").since("3.6"),
     Argument::document("c").since("4.2"),
     Argument::document("sort").since("8.0"),
-    Argument::flag("upsertSupplied"),
+    Argument::bool("upsertSupplied").null_is_value(),
+    Argument::uuid("sampleId").since("7.0").unstable(),
 ];
 
 /// Parses an element of `updates`.
-fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<UpdateStatement<'a>> {
+pub(super) fn parse<'a>(
+    statement: RawDoc<'a>,
+    variables: Option<RawDoc<'a>>,
+) -> Result<UpdateStatement<'a>> {
     let fields = Fields::read(statement, "update.updates", STATEMENT)?;
     let names = Names { filter: "q", update: "u", constants: "c" };
     let statement = UpdateStatement::parse(&fields, &names, variables)?;
@@ -198,7 +202,8 @@ impl<'a> UpdateStatement<'a> {
         variables: Option<RawDoc<'a>>,
     ) -> Result<UpdateStatement<'a>> {
         let filter = fields.document(names.filter)?.ok_or_else(|| fields.missing(names.filter))?;
-        let update = update_value(fields.required(names.update)?)?;
+        let update = fields.doc().get(names.update).ok_or_else(|| fields.missing(names.update))?;
+        let update = update_value(update)?;
         let constants = fields.document(names.constants)?;
         if constants.is_some() && matches!(update, RawValue::Document(_)) {
             let text = "Constant values may only be specified for pipeline updates";

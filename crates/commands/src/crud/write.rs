@@ -184,17 +184,21 @@ pub(super) fn keep_empty_timestamps(fields: &Fields<'_>) -> Result<bool> {
     }
 }
 
-/// The documents of `arrayFilters`.
+/// The documents of `arrayFilters`; elements that are null are skipped.
 ///
 /// # Errors
 /// 14 TypeMismatch.
 pub(super) fn array_filters<'a>(fields: &Fields<'a>) -> Result<Vec<RawDoc<'a>>> {
     let filters = fields.array("arrayFilters")?.unwrap_or(RawDoc::EMPTY);
     let document = |element: RawElement<'a>| match element.value() {
-        RawValue::Document(filter) => Ok(filter),
-        other => Err(fields.wrong(&format!("arrayFilters.{}", element.name()), other, "object")),
+        RawValue::Document(filter) => Some(Ok(filter)),
+        RawValue::Null | RawValue::Undefined => None,
+        other => {
+            let name = format!("arrayFilters.{}", element.name());
+            Some(Err(fields.wrong(&name, other, "object")))
+        }
     };
-    filters.iter().map(document).collect()
+    filters.iter().filter_map(document).collect()
 }
 
 /// System collections of user databases that applications may write to.

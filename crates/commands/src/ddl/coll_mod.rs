@@ -47,7 +47,7 @@ const ARGUMENTS: &[Argument] = &[
     Argument::string("viewOn"),
     Argument::array("pipeline"),
     Argument::any("recordPreImages"),
-    Argument::bool(MIXED_BUCKETS).since("5.2").unstable(),
+    Argument::flag(MIXED_BUCKETS).since("5.2").unstable(),
     COLLECTION_UUID,
 ];
 
@@ -78,6 +78,9 @@ const OF_COLLECTIONS: &[&str] = &[
     "cappedMax",
     "timeseries",
 ];
+/// Options that a time series cannot have.
+const NOT_OF_TIME_SERIES: &[&str] =
+    &["validator", "validationLevel", "validationAction", "changeStreamPreAndPostImages"];
 /// Options of a view.
 const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
 
@@ -121,12 +124,12 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
         let new = expires.then(encrypted_fields::expiring_index);
         encrypted_fields::check_validation(&fields).and(new.map_or(Ok(()), Err))?;
     }
-    if ctx.store.collection(&ns).is_some_and(|found| found.time_series().is_some()) {
-        let validation = ["validator", "validationLevel", "validationAction"];
-        if let Some(name) = validation.iter().find(|name| fields.get(name).is_some()) {
-            return Err(invalid(format!("option not supported on a time series: {name}")));
-        }
+    if ctx.store.collection(&ns).is_some_and(|found| found.time_series().is_some())
+        && let Some(name) = NOT_OF_TIME_SERIES.iter().find(|name| fields.get(name).is_some())
+    {
+        return Err(invalid(format!("option not supported on a time series: {name}")));
     }
+    check_hidden(&ns, index.as_ref())?;
     check_mixed_buckets(ctx.store.collection(&ns).as_deref(), &fields)?;
     if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {
         return Err(invalid(format!("option only supported on a view: {name}")));
@@ -156,6 +159,16 @@ fn check_missing(fields: &Fields<'_>) -> Result<()> {
         if fields.get(name).is_some() {
             return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
         }
+    }
+    Ok(())
+}
+
+/// The server needs the indexes of system collections.
+fn check_hidden(ns: &Namespace, index: Option<&IndexChange<'_>>) -> Result<()> {
+    let hides = index.is_some_and(|index| index.change.hidden.is_some());
+    let name = ns.collection();
+    if hides && name.starts_with("system.") && !name.starts_with("system.buckets.") {
+        return Err(Error::bad_value("Can't hide index on system collection"));
     }
     Ok(())
 }

@@ -22,17 +22,56 @@ pub(crate) const ROW: Command = Command::new("renameCollection", "Renames a coll
     .writes(Writes::Settings)
     .names(Names::FullName)
     .replayed(LogForm::DroppedByUuid, &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists]);
+/// The collection of the profiler, whose changes are not logged.
+const PROFILE: &str = "system.profile";
+
 const ARGUMENTS: &[Argument] = &[
     Argument::string("to").required(),
-    Argument::one_of("dropTarget", &[Form::Flag, Form::Uuid]),
+    Argument::one_of("dropTarget", &[Form::Flag, Form::Uuid]).null_is_value(),
     Argument::bool("stayTemp"),
     Argument::uuid("collectionUUID"),
 ];
 
+/// Refuses to rename system collections, and from the logged databases to `local` or back.
+///
+/// # Errors
+/// 20 IllegalOperation.
+fn check_system(from: &Namespace, to: &Namespace) -> Result<()> {
+    let refused = |text: String| Err(Error::new(ErrorCode::IllegalOperation, text));
+    if [from, to].iter().any(|ns| ns.as_str() == OPLOG) {
+        return refused("can't rename live oplog while replicating".to_owned());
+    }
+    for (ns, place) in [(from, "source"), (to, "target")] {
+        if let Err(error) = check_writable(ns)
+            && ns.collection() != PROFILE
+        {
+            return refused(format!("error with {place} namespace: {}", error.message()));
+        }
+    }
+    if from.as_str() == "admin.system.version" {
+        let text =
+            "renaming the server configuration collection (admin.system.version) is not allowed";
+        return refused(text.to_owned());
+    }
+    for name in [mayfly_storage::SYSTEM_VIEWS, "system.js", "system.users"] {
+        if from.collection() == name || to.collection() == name {
+            return refused(format!(
+                "renaming {name} collection or renaming to {name} is not allowed"
+            ));
+        }
+    }
+    let is_logged = |ns: &Namespace| ns.db() != "local" && ns.collection() != PROFILE;
+    if is_logged(from) != is_logged(to) {
+        let text = "Cannot rename collections between a replicated and an unreplicated database";
+        return refused(text.to_owned());
+    }
+    Ok(())
+}
+
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let RawValue::String(from) = request.target() else {
-        return Err(fields.wrong("renameCollection", request.target(), "string"));
+        return Err(fields.wrong_or_missing("renameCollection", request.target(), "string"));
     };
     let to = fields.string("to")?.unwrap_or_default();
     if [from, to].iter().any(|name| name.contains('$')) {
@@ -44,16 +83,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> R
         let text = "Renaming system.buckets collections is not allowed";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
-    check_writable(&to)?;
-    if from.as_str() == OPLOG {
-        let text = "can't rename live oplog while replicating";
-        return Err(Error::new(ErrorCode::IllegalOperation, text));
-    }
-    let views = mayfly_storage::SYSTEM_VIEWS;
-    if from.collection() == views || to.collection() == views {
-        let text = "renaming system.views collection or renaming to system.views is not allowed";
-        return Err(Error::new(ErrorCode::IllegalOperation, text));
-    }
+    check_system(&from, &to)?;
     for (ns, text) in [
         (&from, "Cannot rename an encrypted collection"),
         (&to, "Cannot rename to an existing encrypted collection"),

@@ -99,8 +99,7 @@ fn auto_compact(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     let name = request.row.name;
     let enables = match request.target() {
         RawValue::Bool(enables) => enables,
-        RawValue::Null | RawValue::Undefined => return Err(fields.missing(name)),
-        other => return Err(fields.wrong(name, other, "bool")),
+        other => return Err(fields.wrong_or_missing(name, other, "bool")),
     };
     if !enables {
         ctx.service.auto_compact.disable();

@@ -221,6 +221,8 @@ fn append(
     // it.
     let own = i64::from(!is_clustered(collection));
     doc.append("nindexes", small(sizes.indexes.len() as i64 + own));
+    // The storage has no further details of an index.
+    doc.append("indexDetails", RawDoc::EMPTY);
     doc.start_array("indexBuilds");
     for (index, _) in sizes.indexes.iter().filter(|(index, _)| !index.is_ready()) {
         doc.push(index.spec.name());

@@ -9,7 +9,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::{
     Collection, CountLimit, CountResult, Index, KeyRange, position_of, whole_range,
 };
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuilder, RawDoc};
 
 use crate::context::{Command, CommandContext};
 use crate::request::row::{Expected, Names, Reads};
@@ -36,10 +36,7 @@ const ARGUMENTS: &[Argument] = &[
 fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.arguments()?;
     let Some(name) = request.target().as_str() else {
-        return Err(match request.target() {
-            RawValue::Null | RawValue::Undefined => fields.missing("dataSize"),
-            other => fields.wrong("dataSize", other, "string"),
-        });
+        return Err(fields.wrong_or_missing("dataSize", request.target(), "string"));
     };
     let ns = Namespace::parse(name)?;
     let estimate = fields.bool("estimate")?.unwrap_or(false);

@@ -9,7 +9,6 @@ use mayfly_value::arguments::error::{not_a_uuid, wrong_type};
 use mayfly_value::{Number, RawDoc, RawValue};
 use mayfly_work::OpCtx;
 
-use super::row::InTransaction;
 use super::{Fields, Row, RowFlags};
 
 mod concern;
@@ -115,12 +114,12 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
         match element.name_bytes() {
             b"lsid" => {
                 let doc = session_document(value())?;
-                generic.lsid = Some(session_id(doc)?);
-                generic.lsid_doc = Some(doc);
+                generic.lsid = doc.map(session_id).transpose()?;
+                generic.lsid_doc = doc;
             }
-            b"txnNumber" => generic.txn_number = txn_number(value(), row)?,
-            b"autocommit" => autocommit = Some(value()),
-            b"startTransaction" => starts = Some(value()),
+            b"txnNumber" => generic.txn_number = txn_number(value())?,
+            b"autocommit" => autocommit = present(value()),
+            b"startTransaction" => starts = present(value()),
             b"maxTimeMS" => generic.max_time_ms = max_time_ms(value())?,
             b"readConcern" => generic.read_concern = ReadConcern::parse(value())?,
             b"writeConcern" => generic.write_concern = WriteConcern::parse(value())?,
@@ -129,7 +128,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, row: &Row) -> Result<Generic<'a>> {
             b"encryptionInformation" => generic.is_encrypted = value() != RawValue::Null,
             b"comment" => generic.comment = Some(value()),
             b"$clusterTime" => generic.cluster_time = gossiped(value())?,
-            b"apiVersion" => api.version = Some(value()),
+            b"apiVersion" => api.version = present(value()),
             b"apiStrict" => api.strict = flag("apiStrict", value())?,
             b"apiDeprecationErrors" => api.deprecation = flag("apiDeprecationErrors", value())?,
             _ => {}
@@ -224,6 +223,11 @@ fn transaction_part(
     }
 }
 
+/// The value, unless it is null or undefined.
+fn present(value: RawValue<'_>) -> Option<RawValue<'_>> {
+    Some(value).filter(|value| !matches!(value, RawValue::Null | RawValue::Undefined))
+}
+
 /// A flag that is not a number; null counts as absent.
 #[cold]
 fn flag(name: &str, value: RawValue<'_>) -> Result<Option<bool>> {
@@ -234,11 +238,11 @@ fn flag(name: &str, value: RawValue<'_>) -> Result<Option<bool>> {
     }
 }
 
-/// `txnNumber`. In commands that end a transaction null counts as absent.
-fn txn_number(value: RawValue<'_>, row: &Row) -> Result<Option<i64>> {
+/// `txnNumber`; null counts as absent.
+fn txn_number(value: RawValue<'_>) -> Result<Option<i64>> {
     match value {
         RawValue::Int64(number) if number >= 0 => Ok(Some(number)),
-        RawValue::Null if row.in_transaction == InTransaction::Ends => Ok(None),
+        RawValue::Null | RawValue::Undefined => Ok(None),
         RawValue::Int64(_) => {
             let text = "Transaction number cannot be negative";
             Err(Error::new(ErrorCode::InvalidOptions, text))
@@ -281,8 +285,10 @@ fn max_time_ms_of(value: RawValue<'_>) -> Result<i64> {
 fn gossiped(value: RawValue<'_>) -> Result<u64> {
     let wrong =
         |path: &str, value: RawValue<'_>, expected: &str| Err(wrong_type(path, value, expected));
-    let RawValue::Document(gossip) = value else {
-        return wrong("$clusterTime", value, "object");
+    let gossip = match value {
+        RawValue::Document(gossip) => gossip,
+        RawValue::Null | RawValue::Undefined => return Ok(0),
+        other => return wrong("$clusterTime", other, "object"),
     };
     match gossip.get("clusterTime") {
         None => Ok(0),
@@ -291,9 +297,10 @@ fn gossiped(value: RawValue<'_>) -> Result<u64> {
     }
 }
 
-fn session_document(value: RawValue<'_>) -> Result<RawDoc<'_>> {
+fn session_document(value: RawValue<'_>) -> Result<Option<RawDoc<'_>>> {
     match value {
-        RawValue::Document(doc) => Ok(doc),
+        RawValue::Document(doc) => Ok(Some(doc)),
+        RawValue::Null | RawValue::Undefined => Ok(None),
         other => Err(wrong_type("OperationSessionInfo.lsid", other, "object")),
     }
 }

@@ -127,8 +127,8 @@ impl<'a> Request<'a> {
         self.body.as_bytes().len() + sequences.sum::<usize>()
     }
 
-    /// The documents of a field, from an array in the body or from a document sequence; `None` if
-    /// both are missing.
+    /// The documents of a field, from an array in the body, whose null elements are skipped, or
+    /// from a document sequence; `None` if both are missing.
     ///
     /// # Errors
     /// 14 TypeMismatch for anything but an array of documents.
@@ -145,11 +145,14 @@ impl<'a> Request<'a> {
             Some(RawValue::Array(array)) => {
                 let mut len = 0;
                 for element in array {
-                    if element.type_byte() != mayfly_value::ty::DOCUMENT {
-                        let path = format!("{}.{}", path(), element.name());
-                        return Err(wrong_type(path, element.value(), "object"));
+                    match element.type_byte() {
+                        mayfly_value::ty::DOCUMENT => len += 1,
+                        mayfly_value::ty::NULL | mayfly_value::ty::UNDEFINED => {}
+                        _ => {
+                            let path = format!("{}.{}", path(), element.name());
+                            return Err(wrong_type(path, element.value(), "object"));
+                        }
                     }
-                    len += 1;
                 }
                 Ok(Some(Documents { rest: Rest::Array(array.iter()), len }))
             }
@@ -181,7 +184,7 @@ impl<'a> Iterator for Documents<'a> {
                 *rest = &rest[document.as_bytes().len()..];
                 document
             }
-            Rest::Array(elements) => elements.next()?.value().as_document()?,
+            Rest::Array(elements) => elements.find_map(|element| element.value().as_document())?,
         };
         self.len = self.len.saturating_sub(1);
         Some(document)

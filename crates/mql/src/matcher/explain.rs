@@ -3,24 +3,37 @@
 //! Uses the original filter: each clause is evaluated individually, which is slow and done only for
 //! a document that has failed. Manual: "Specify Validation With Query Operators".
 
-use std::ops::ControlFlow;
-
-use mayfly_expr::{Expression, Frame, Scope};
-use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
+use mayfly_base::Result;
+use mayfly_expr::{Expression, Frame, Value};
+use mayfly_pattern::UnfinishedSearch;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
 
+use super::considered::Considered;
 use super::link::is_link_field;
 use super::schema::explain as explain_schema;
 use super::{Matcher, ParseContext, is_operator_document};
 
-/// Most values in an explanation.
-const MAX_CONSIDERED: usize = 10;
-
-/// The conditions of a valid filter that a document does not satisfy.
-pub fn explain_failure(filter: RawDoc<'_>, document: RawDoc<'_>) -> DocBuf {
+/// The conditions of a valid filter that a document does not satisfy. The filter was parsed in this
+/// context.
+pub fn explain_failure(filter: RawDoc<'_>, document: RawDoc<'_>, context: &ParseContext) -> DocBuf {
     let mut out = DocBuilder::new();
-    filter_fields(filter, document, ExpectedOutcome::Match, &mut out);
+    filter_fields(filter, Case { document, context }, ExpectedOutcome::Match, &mut out);
     out.finish()
+}
+
+/// A document, and the context in which conditions on it are parsed.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    document: RawDoc<'a>,
+    context: &'a ParseContext,
+}
+
+impl Case<'_> {
+    /// The value of an expression.
+    fn result(self, expression: RawValue<'_>) -> Result<Value<'static>> {
+        let expression = Expression::parse_in(expression, &self.context.scope())?;
+        expression.evaluate(Frame::new(self.document)).map(Value::detached)
+    }
 }
 
 /// The outcome that a clause should have had.
@@ -46,11 +59,14 @@ impl ExpectedOutcome {
         }
     }
 
-    /// Whether a clause had the wrong outcome. A clause whose evaluation fails is not reported.
-    fn is_violated_by(self, clause: RawDoc<'_>, document: RawDoc<'_>) -> bool {
-        let parsed = Matcher::parse(clause, &ParseContext::default());
-        let matched = parsed.and_then(|parsed| parsed.matches(document));
-        matched.is_ok_and(|matched| matched != (self == ExpectedOutcome::Match))
+    /// Whether a clause had the wrong outcome, or an expression in it failed. A search that was not
+    /// finished has no outcome.
+    fn is_violated_by(self, clause: RawDoc<'_>, case: Case<'_>) -> bool {
+        let parsed = Matcher::parse(clause, case.context);
+        match parsed.and_then(|parsed| parsed.matches(case.document)) {
+            Ok(matched) => matched != (self == ExpectedOutcome::Match),
+            Err(error) => error.code() != UnfinishedSearch::CODE,
+        }
     }
 }
 
@@ -88,16 +104,16 @@ fn clauses(filter: RawDoc<'_>) -> Vec<DocBuf> {
 
 fn filter_fields(
     filter: RawDoc<'_>,
-    document: RawDoc<'_>,
+    case: Case<'_>,
     expected: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
     let clauses = clauses(filter);
     match clauses.as_slice() {
-        [only] => clause_fields(only.as_doc(), document, expected, out),
+        [only] => clause_fields(only.as_doc(), case, expected, out),
         several => {
             out.append("operatorName", "$and");
-            list(several.iter().map(DocBuf::as_doc), document, expected, out);
+            list(several.iter().map(DocBuf::as_doc), case, expected, out);
         }
     }
 }
@@ -105,15 +121,15 @@ fn filter_fields(
 /// Lists the clauses with the wrong outcome.
 fn list<'c>(
     clauses: impl Iterator<Item = RawDoc<'c>>,
-    document: RawDoc<'_>,
+    case: Case<'_>,
     expected: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
     out.start_array(expected.list());
     for (at, clause) in clauses.enumerate() {
-        if expected.is_violated_by(clause, document) {
+        if expected.is_violated_by(clause, case) {
             out.push_document().append("index", at as i32).start_document("details");
-            filter_fields(clause, document, expected, out);
+            filter_fields(clause, case, expected, out);
             out.end().end();
         }
     }
@@ -122,7 +138,7 @@ fn list<'c>(
 
 fn clause_fields(
     clause: RawDoc<'_>,
-    document: RawDoc<'_>,
+    case: Case<'_>,
     expected: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
@@ -132,53 +148,61 @@ fn clause_fields(
             let expected = if name == "$nor" { expected.negated() } else { expected };
             out.append("operatorName", name);
             let items = items.iter().filter_map(|item| item.value().as_document());
-            list(items, document, expected, out);
+            list(items, case, expected, out);
         }
         ("$jsonSchema", RawValue::Document(schema)) if expected == ExpectedOutcome::Match => {
-            explain_schema::explain(schema, document, out);
+            explain_schema::explain(schema, case.document, out);
         }
-        (name, _) if is_link_field(name) => field(name, "$eq", clause, document, expected, out),
-        (name, _) if name.starts_with('$') => whole(element, document, expected, out),
+        ("$jsonSchema", RawValue::Document(schema)) => explain_schema::explain_match(schema, out),
+        (name, _) if is_link_field(name) => field(name, "$eq", clause, case, expected, out),
+        (name, _) if name.starts_with('$') => whole(element, case, expected, out),
         (path, RawValue::Document(operators)) if is_operator_document(operators) => {
             let Some(operator) = operators.iter().next() else { return };
             if operator.name() == "$not" {
                 out.append("operatorName", "$not").start_document("details");
                 let mut inner = DocBuilder::new();
                 inner.append_renamed(path.as_bytes(), operator);
-                filter_fields(inner.finish().as_doc(), document, expected.negated(), out);
+                filter_fields(inner.finish().as_doc(), case, expected.negated(), out);
                 out.end();
                 return;
             }
-            field(path, operator.name(), clause, document, expected, out);
+            field(path, operator.name(), clause, case, expected, out);
         }
-        (path, RawValue::Regex { .. }) => field(path, "$regex", clause, document, expected, out),
-        (path, _) => field(path, "$eq", clause, document, expected, out),
+        (path, RawValue::Regex { .. }) => field(path, "$regex", clause, case, expected, out),
+        (path, _) => field(path, "$eq", clause, case, expected, out),
     }
 }
 
 /// `$expr` and other operators on the whole document.
-fn whole(
-    element: RawElement<'_>,
-    document: RawDoc<'_>,
-    expected: ExpectedOutcome,
-    out: &mut DocBuilder,
-) {
+fn whole(element: RawElement<'_>, case: Case<'_>, expected: ExpectedOutcome, out: &mut DocBuilder) {
     out.append("operatorName", element.name());
     out.start_document("specifiedAs").append_element(element).end();
     let matched = expected == ExpectedOutcome::NoMatch;
     let reason = match (element.name(), matched) {
-        ("$expr", false) => "expression did not match",
-        ("$expr", true) => "expression did match",
-        ("$jsonSchema", _) => "schema matched",
+        ("$expr" | "$sampleRate", false) => "expression did not match",
+        ("$expr" | "$sampleRate", true) => "expression did match",
         (_, false) => "expression always evaluates to false",
         (_, true) => "expression always evaluates to true",
     };
-    out.append("reason", reason);
-    if element.name() == "$expr"
-        && let Ok(expression) = Expression::parse_in(element.value(), &Scope::default())
-        && let Ok(result) = expression.evaluate(Frame::new(document))
-    {
-        out.append("expressionResult", result.or_undefined());
+    match (element.name(), case.result(element.value())) {
+        ("$expr", Err(error)) => {
+            out.append("reason", "failed to evaluate aggregation expression");
+            out.start_document("details").append("code", error.code().0);
+            out.append("codeName", error.code().name().as_ref());
+            out.append("errmsg", error.message()).end();
+        }
+        ("$expr", Ok(result)) => {
+            out.append("reason", reason);
+            if let Some(result) = result.as_raw() {
+                out.append("expressionResult", result);
+            }
+        }
+        ("$sampleRate", _) => {
+            out.append("reason", reason).append("expressionResult", matched);
+        }
+        _ => {
+            out.append("reason", reason);
+        }
     }
 }
 
@@ -186,35 +210,45 @@ fn field(
     path: &str,
     operator: &str,
     clause: RawDoc<'_>,
-    document: RawDoc<'_>,
+    case: Case<'_>,
     expected: ExpectedOutcome,
     out: &mut DocBuilder,
 ) {
     out.append("operatorName", operator).append("specifiedAs", clause);
-    let arrays = match operator {
-        "$exists" | "$size" | "$elemMatch" | "$all" => LeafArrays::Keep,
-        _ => LeafArrays::Expand,
-    };
-    let parts: Vec<&str> = path.split('.').collect();
-    let mut values: Vec<RawValue<'_>> = Vec::new();
-    let _ = visit_path_with(document, &parts, arrays, &mut |hit| {
-        if let Hit::Value(value, _) = hit {
-            values.push(value);
-        }
-        if values.len() > MAX_CONSIDERED {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
-    if values.is_empty() && operator != "$exists" && expected == ExpectedOutcome::Match {
-        out.append("reason", "field was missing");
+    if operator == "$exists" {
+        out.append("reason", reason(operator, clause, path, expected));
         return;
     }
-    out.append("reason", reason(operator, clause, path, expected));
-    if operator != "$exists" || expected == ExpectedOutcome::NoMatch {
-        considered(operator, &values, out);
+    if operator == "$all" && is_empty_array(clause, path, operator) {
+        out.append("reason", "expression always evaluates to false");
+        return;
     }
+    match Considered::at(path, operator, case.document) {
+        None => {
+            out.append("reason", "field was missing");
+        }
+        Some(considered) => {
+            if !considered.append_mismatch(operator, out) {
+                let unplaced = is_area(operator) && !considered.has_geometry(path, case.document);
+                let reason = match unplaced {
+                    true => "could not find a valid geometry at the given path",
+                    false => reason(operator, clause, path, expected),
+                };
+                out.append("reason", reason);
+            }
+            considered.append(operator, out);
+        }
+    }
+}
+
+fn is_empty_array(clause: RawDoc<'_>, path: &str, operator: &str) -> bool {
+    let operators = clause.get(path).and_then(RawValue::as_document);
+    let operand = operators.and_then(|operators| operators.get(operator));
+    operand.and_then(RawValue::as_array).is_some_and(RawDoc::is_empty)
+}
+
+fn is_area(operator: &str) -> bool {
+    matches!(operator, "$geoWithin" | "$within" | "$geoIntersects")
 }
 
 fn reason(
@@ -250,11 +284,11 @@ fn reason(
             ("array did not contain all specified values", "array did contain all specified values")
         }
         "$geoWithin" | "$within" => (
-            "none of considered geometries was contained within the expression’s geometry",
+            "none of the considered geometries were contained within the expression’s geometry",
             "at least one of considered geometries was contained within the expression’s geometry",
         ),
         "$geoIntersects" => (
-            "none of considered geometries intersected the expression’s geometry",
+            "none of the considered geometries intersected the expression’s geometry",
             "at least one of considered geometries intersected the expression’s geometry",
         ),
         "$bitsAllSet" | "$bitsAllClear" | "$bitsAnySet" | "$bitsAnyClear" => {
@@ -263,36 +297,4 @@ fn reason(
         _ => ("comparison failed", "comparison succeeded"),
     };
     if matched { succeeded } else { failed }
-}
-
-fn considered(operator: &str, values: &[RawValue<'_>], out: &mut DocBuilder) {
-    match values {
-        [] => {}
-        [value] => {
-            out.append("consideredValue", *value);
-            if operator == "$type" {
-                out.append("consideredType", value.type_name());
-            }
-        }
-        several => {
-            out.start_array("consideredValues");
-            several.iter().take(MAX_CONSIDERED).for_each(|value| {
-                out.push(*value);
-            });
-            out.end();
-            if several.len() > MAX_CONSIDERED {
-                out.append("consideredValuesTruncated", true);
-            }
-            if operator == "$type" {
-                let mut names: Vec<&str> = several.iter().map(|value| value.type_name()).collect();
-                names.sort_unstable();
-                names.dedup();
-                out.start_array("consideredTypes");
-                names.into_iter().for_each(|name| {
-                    out.push(name);
-                });
-                out.end();
-            }
-        }
-    }
 }

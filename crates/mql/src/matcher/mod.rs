@@ -7,6 +7,7 @@
 
 mod ast;
 mod bits;
+mod considered;
 mod evaluate;
 mod explain;
 mod geo;
@@ -55,6 +56,14 @@ pub struct ParseContext {
     pub is_stage: Option<fn(&str) -> bool>,
 }
 
+impl ParseContext {
+    /// What expressions can refer to.
+    fn scope(&self) -> Scope {
+        let scope = self.time.map_or_else(Scope::default, Scope::at);
+        scope.with_scripts(self.scripts).collated(self.collation.clone())
+    }
+}
+
 /// A parsed filter.
 #[derive(Clone, Debug)]
 pub struct Matcher {
@@ -68,9 +77,7 @@ pub struct Matcher {
 impl Matcher {
     /// Parses a filter; `{}` matches everything.
     pub fn parse(filter: RawDoc<'_>, context: &ParseContext) -> Result<Matcher> {
-        let scope = context.time.map_or_else(Scope::default, Scope::at);
-        let scope = scope.with_scripts(context.scripts);
-        Matcher::parse_in(filter, &scope.collated(context.collation.clone()))
+        Matcher::parse_in(filter, &context.scope())
     }
 
     /// The same for the items of an array that `$pull` removes.

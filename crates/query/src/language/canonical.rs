@@ -41,7 +41,8 @@ impl Hint {
     /// Adds the arguments `min` and `max` to a hint, which they require.
     ///
     /// # Errors
-    /// 51173 without the hint of an index, 51176 if the two name different fields.
+    /// 51173 without a hint, 291 NoQueryExecutionPlans with the hint `$natural`, 51176 if the two
+    /// name different fields.
     pub fn between(
         hint: Option<Hint>,
         min: Option<RawDoc<'_>>,
@@ -63,6 +64,10 @@ impl Hint {
                 min: min.map(RawDoc::to_owned),
                 max: max.map(RawDoc::to_owned),
             })),
+            Some(Hint::Natural { .. }) => {
+                let text = "min and max are incompatible with $natural";
+                Err(Error::new(ErrorCode::NoQueryExecutionPlans, text))
+            }
             _ => {
                 let text = "When using min()/max() a hint of which index to use must be provided";
                 Err(Error::new(ErrorCode(51173), text))

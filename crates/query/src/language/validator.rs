@@ -40,8 +40,10 @@ const REFUSED: &[Refused] = &[
 pub(crate) struct Validator {
     matcher: Matcher,
     filter: DocBuf,
-    /// The context for parsing it again at the time of each write, if it depends on that.
-    timed: Option<ParseContext>,
+    /// The context of its parse.
+    context: ParseContext,
+    /// Whether it depends on the time of each write, and is parsed again for each.
+    timed: bool,
 }
 
 /// Variables whose values are not known before a write.
@@ -70,19 +72,16 @@ impl Validator {
             context.time = Some(OperationTime::ANY);
         }
         let matcher = Matcher::parse(filter, &context)?;
-        Ok(Validator { matcher, filter: filter.to_owned(), timed: timed.then_some(context) })
+        Ok(Validator { matcher, filter: filter.to_owned(), context, timed })
     }
 }
 
 impl DocumentCheck for Validator {
     fn fits(&self, document: RawDoc<'_>, time: &dyn Fn() -> WriteTime) -> Result<bool> {
-        let found = match &self.timed {
-            None => self.matcher.matches(document),
-            Some(context) => {
-                let WriteTime { now_ms, cluster } = time();
-                let time = Some(OperationTime { now_ms, cluster: Some(cluster) });
-                let context = ParseContext { time, ..context.clone() };
-                let matcher = Matcher::parse(self.filter.as_doc(), &context);
+        let found = match self.timed {
+            false => self.matcher.matches(document),
+            true => {
+                let matcher = Matcher::parse(self.filter.as_doc(), &self.context_at(time));
                 matcher.and_then(|matcher| matcher.matches(document))
             }
         };
@@ -96,8 +95,20 @@ impl DocumentCheck for Validator {
         }
     }
 
-    fn explain(&self, document: RawDoc<'_>) -> DocBuf {
-        explain_failure(self.filter.as_doc(), document)
+    fn explain(&self, document: RawDoc<'_>, time: &dyn Fn() -> WriteTime) -> DocBuf {
+        explain_failure(self.filter.as_doc(), document, &self.context_at(time))
+    }
+}
+
+impl Validator {
+    /// The context of a write at this time.
+    fn context_at(&self, time: &dyn Fn() -> WriteTime) -> ParseContext {
+        let mut context = self.context.clone();
+        if self.timed {
+            let WriteTime { now_ms, cluster } = time();
+            context.time = Some(OperationTime { now_ms, cluster: Some(cluster) });
+        }
+        context
     }
 }
 

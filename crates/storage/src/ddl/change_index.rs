@@ -334,11 +334,11 @@ fn clustered_index_change(
     selector: IndexSelector<'_>,
     change: CollModChange<'_>,
 ) -> Error {
+    if change.hidden.is_some() {
+        let text = "The 'hidden' option is not supported for a clusteredIndex";
+        return Error::new(ErrorCode(6011800), text);
+    }
     let shown = match selector {
-        IndexSelector::Name(_) if change.hidden.is_some() => {
-            let text = "The 'hidden' option is not supported for a clusteredIndex";
-            return Error::new(ErrorCode(6011800), text);
-        }
         IndexSelector::Name(name) => name.to_owned(),
         IndexSelector::Key(key) => Shell(key).to_string(),
     };

@@ -10,7 +10,7 @@ use super::spec::{collation_option, key_pattern, name, version};
 use crate::policy::value::as_f64;
 
 /// The options that it may have.
-const KNOWN: &[&str] = &["v", "key", "name", "ns", "collation"];
+const KNOWN: &[&str] = &["v", "key", "name", "ns", "_id", "collation"];
 
 /// Checks a definition whose key is `{ _id: 1 }` or `{ _id: -1 }`, and returns its collation if it
 /// names one.

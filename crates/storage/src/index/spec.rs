@@ -7,6 +7,7 @@ mod checks;
 mod request;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::sync::Arc;
 

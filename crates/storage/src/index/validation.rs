@@ -35,7 +35,7 @@ pub trait DocumentCheck: Send + Sync {
     fn fits(&self, document: RawDoc<'_>, time: &dyn Fn() -> WriteTime) -> Result<bool>;
 
     /// Why a document does not satisfy it: the `details` of the error.
-    fn explain(&self, document: RawDoc<'_>) -> DocBuf;
+    fn explain(&self, document: RawDoc<'_>, time: &dyn Fn() -> WriteTime) -> DocBuf;
 }
 
 /// The validation rules of one collection that has effective ones.
@@ -118,7 +118,7 @@ impl Validation {
             encrypted.check_stored(document)?;
         }
         match &self.rules {
-            Some(rules) if !rules.check.fits(document, time)? => rules.fail(ns, document),
+            Some(rules) if !rules.check.fits(document, time)? => rules.fail(ns, document, time),
             _ => Ok(()),
         }
     }
@@ -145,7 +145,7 @@ impl Validation {
         if rules.check.fits(new, time)? || rules.moderate && !rules.check.fits(old, time)? {
             return Ok(());
         }
-        rules.fail(ns, new)
+        rules.fail(ns, new, time)
     }
 }
 
@@ -170,10 +170,10 @@ impl Rules {
         }))
     }
 
-    fn fail(&self, ns: &str, document: RawDoc<'_>) -> Result<()> {
+    fn fail(&self, ns: &str, document: RawDoc<'_>, time: &dyn Fn() -> WriteTime) -> Result<()> {
         let mut info = DocBuilder::new();
         info.append("failingDocumentId", document.get("_id").unwrap_or(RawValue::Null));
-        let details = self.check.explain(document);
+        let details = self.check.explain(document, time);
         if details.as_bytes().len() <= MAX_DETAILS_BYTES {
             info.append("details", &details);
         } else {

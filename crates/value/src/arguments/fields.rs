@@ -318,6 +318,14 @@ impl<'a> Fields<'a> {
         error::wrong_type(Path::new(&self.path).field(name), value, expected)
     }
 
+    /// The error for a required value of the wrong type; null counts as absent.
+    pub fn wrong_or_missing(&self, name: &str, value: RawValue<'_>, expected: &str) -> Error {
+        match value {
+            RawValue::Null | RawValue::Undefined => self.missing(name),
+            other => self.wrong(name, other, expected),
+        }
+    }
+
     /// The error for a missing required field.
     pub fn missing(&self, name: &str) -> Error {
         error::missing(Path::new(&self.path).field(name))

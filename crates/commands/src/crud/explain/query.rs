@@ -11,12 +11,11 @@ use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use crate::context::CommandContext;
-use crate::crud::delete::STATEMENT as DELETE_STATEMENT;
+use crate::crud::delete::{STATEMENT as DELETE_STATEMENT, deletes_all};
 use crate::crud::find_and_modify::returns_new;
-use crate::crud::update::STATEMENT as UPDATE_STATEMENT;
+use crate::crud::update::{STATEMENT as UPDATE_STATEMENT, parse as parse_update};
 use crate::crud::{Collating, budget};
 use crate::request::Fields;
-use mayfly_value::arguments::convert::whole_number;
 
 /// The parts of the query as they were sent.
 #[derive(Clone)]
@@ -206,6 +205,7 @@ pub(super) fn update(
     let upsert = fields.bool("upsert")?.unwrap_or(false);
     let sort = fields.document("sort")?;
     let variables = inner.fields.document("let")?;
+    parse_update(fields.doc(), variables)?.spec(ctx, &inner.ns, None)?;
     let hint = fields.get("hint");
     let parts = Parts { hint, sort, variables, collating, ..Parts::of(filter) };
     let returned = Shown::Nothing;
@@ -220,12 +220,11 @@ pub(super) fn delete(
     let fields = statement(inner, ("deletes", "delete.deletes", DELETE_STATEMENT))?;
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
     let collating = Some(Collating::parse(&fields)?);
-    let limit =
-        fields.get("limit").and_then(whole_number).ok_or_else(|| fields.missing("limit"))?;
+    let multi = deletes_all(&fields)?;
     let variables = inner.fields.document("let")?;
     let parts = Parts { hint: fields.get("hint"), variables, collating, ..Parts::of(filter) };
     let returned = Shown::Nothing;
-    write(ctx, inner, parts, Purpose::Delete { multi: limit == 0, returned }, doc)
+    write(ctx, inner, parts, Purpose::Delete { multi, returned }, doc)
 }
 
 pub(super) fn find_and_modify(
@@ -234,7 +233,7 @@ pub(super) fn find_and_modify(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let fields = &inner.fields;
-    let returned = match returns_new(fields)? {
+    let returned = match returns_new(ctx, &inner.ns, fields)? {
         true => Shown::After,
         false => Shown::Before,
     };

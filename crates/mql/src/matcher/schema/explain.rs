@@ -11,40 +11,65 @@ use super::{Regex, Schema};
 
 /// The keywords with rules, in the order of the report.
 const RULES: &[&str] = &[
+    "pattern",
+    "maxLength",
+    "minLength",
+    "multipleOf",
+    "maximum",
+    "minimum",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "items",
+    "additionalItems",
+    "properties",
+    "additionalProperties",
+    "patternProperties",
+    "required",
+    "minProperties",
+    "maxProperties",
+    "dependencies",
     "allOf",
     "anyOf",
     "oneOf",
     "not",
     "enum",
-    "maximum",
-    "minimum",
-    "maxLength",
-    "minLength",
-    "pattern",
-    "multipleOf",
-    "maxItems",
-    "minItems",
-    "uniqueItems",
-    "items",
-    "additionalItems",
-    "properties",
-    "patternProperties",
-    "additionalProperties",
-    "minProperties",
-    "maxProperties",
-    "required",
-    "dependencies",
     "bsonType",
     "type",
 ];
 
+/// The rules that hold for values of any type.
+const OF_ANY_TYPE: &[&str] = &["allOf", "anyOf", "oneOf", "not", "enum", "bsonType", "type"];
+
 /// Appends the fields that report which rules of the schema a document violates.
 pub(in crate::matcher) fn explain(schema: RawDoc<'_>, doc: RawDoc<'_>, out: &mut DocBuilder) {
     out.append("operatorName", "$jsonSchema");
+    if accepts_no_document(schema) {
+        out.start_document("specifiedAs").append("$jsonSchema", schema).end();
+        out.append("reason", "expression always evaluates to false");
+        return;
+    }
     annotate(schema, out);
     out.start_array("schemaRulesNotSatisfied");
     push_broken(schema, RawValue::Document(doc), out);
     out.end();
+}
+
+/// Whether the schema of a whole document demands another type.
+fn accepts_no_document(schema: RawDoc<'_>) -> bool {
+    let of_type = |name: &&str| schema.get_element(name);
+    let types = ["bsonType", "type"];
+    types
+        .iter()
+        .filter_map(of_type)
+        .any(|rule| !fits(alone(schema, rule).finish().as_doc(), RawValue::Document(RawDoc::EMPTY)))
+}
+
+/// Appends that a document satisfies a schema that it should not.
+pub(in crate::matcher) fn explain_match(schema: RawDoc<'_>, out: &mut DocBuilder) {
+    out.append("operatorName", "$jsonSchema");
+    annotate(schema, out);
+    out.append("reason", "schema matched");
 }
 
 /// Appends the title and description in the schema.
@@ -71,12 +96,31 @@ fn finds(pattern: &Regex, name: &str) -> bool {
 fn push_broken(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     for name in RULES {
         let Some(rule) = schema.get_element(name) else { continue };
+        if has_no_effect(schema, name, value) {
+            continue;
+        }
         if !fits(alone(schema, rule).finish().as_doc(), value) {
             out.push_document();
             describe(schema, rule, value, out);
             out.end();
         }
     }
+}
+
+/// Whether a rule holds for values of a type that the schema excludes.
+fn has_no_effect(schema: RawDoc<'_>, rule: &str, value: RawValue<'_>) -> bool {
+    if OF_ANY_TYPE.contains(&rule) {
+        return false;
+    }
+    let types = ["bsonType", "type"].iter().find_map(|name| schema.get_element(name));
+    let Some(types) = types.map(|types| alone(schema, types).finish()) else { return false };
+    let allows = |value: RawValue<'_>| fits(types.as_doc(), value);
+    let allows_numbers =
+        || [RawValue::Int32(0), RawValue::Int64(0), RawValue::Double(0.0)].into_iter().any(allows);
+    if matches!(rule, "multipleOf" | "maximum" | "minimum") && allows_numbers() {
+        return false;
+    }
+    !allows(value)
 }
 
 /// The rule alone, with the keywords that modify its meaning.
@@ -117,8 +161,8 @@ fn specify(schema: RawDoc<'_>, rule: RawElement<'_>, out: &mut DocBuilder) {
         "minimum" => "exclusiveMinimum",
         _ => return,
     };
-    if let Some(flag) = schema.get_element(flag) {
-        out.append_element(flag);
+    if schema.get(flag) == Some(RawValue::Bool(true)) {
+        out.append(flag, true);
     }
 }
 
@@ -142,23 +186,21 @@ fn describe(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: 
         ("not", _) => {
             out.append("reason", "child expression matched");
         }
-        ("items" | "additionalItems", RawValue::Array(items)) => {
-            out.start_document("specifiedAs");
-            specify(schema, rule, out);
-            out.end();
-            item(schema, rule, items, out);
+        ("items" | "additionalItems", RawValue::Array(items)) => item(schema, rule, items, out),
+        ("additionalProperties", RawValue::Document(document)) => {
+            additional(schema, rule, document, out);
         }
         _ => {
             out.start_document("specifiedAs");
             specify(schema, rule, out);
             out.end();
-            plain(schema, rule, value, out);
+            plain(rule, value, out);
         }
     }
 }
 
 /// Appends rules that are reported with the text and the considered value.
-fn plain(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+fn plain(rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
     let reason = match rule.name() {
         "required" => {
             out.start_array("missingProperties");
@@ -166,7 +208,6 @@ fn plain(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mu
             out.end();
             return;
         }
-        "additionalProperties" => return additional(schema, rule, value, out),
         "minProperties" | "maxProperties" => {
             let count = value.as_document().map_or(0, |document| document.iter().count());
             out.append("reason", "specified number of properties was not satisfied");
@@ -187,6 +228,9 @@ fn plain(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mu
         ("bsonType" | "type", _) => {
             out.append("consideredType", value.type_name());
         }
+        ("minItems" | "maxItems", RawValue::Array(items)) => {
+            out.append("numberOfItems", items.iter().count() as i32);
+        }
         ("uniqueItems", RawValue::Array(items)) => {
             let mut seen = std::collections::HashSet::new();
             let twice = items.iter().find(|item| !seen.insert(unordered_key(item.value())));
@@ -198,15 +242,16 @@ fn plain(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mu
     }
 }
 
-/// Appends the listed names that are not fields of the document.
+/// Appends the listed names that are not fields of the document, in alphabetical order.
 fn missing(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
     let names = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
     let fields = Finder::new(document);
-    for name in names.iter().filter_map(|name| name.value().as_str()) {
-        if fields.get_element(document, name).is_none() {
-            out.push(name);
-        }
-    }
+    let lacks = |name: &&str| fields.get_element(document, name).is_none();
+    let names = names.iter().filter_map(|name| name.value().as_str());
+    let missing: std::collections::BTreeSet<&str> = names.filter(lacks).collect();
+    missing.into_iter().for_each(|name| {
+        out.push(name);
+    });
 }
 
 fn details(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
@@ -238,30 +283,34 @@ fn pattern(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
     for property in rule.value().as_document().unwrap_or(RawDoc::EMPTY) {
         let schema = property.value().as_document().unwrap_or(RawDoc::EMPTY);
         let Ok(regex) = Regex::new(property.name(), "") else { continue };
-        for field in document.iter().filter(|field| finds(&regex, field.name())) {
-            if !fits(schema, field.value()) {
-                out.push_document().append("propertyName", field.name());
-                annotate(schema, out);
-                out.append("regexMatched", property.name());
-                details(schema, field.value(), out);
-                out.end();
-            }
+        let mut found = document.iter().filter(|field| finds(&regex, field.name()));
+        if let Some(field) = found.find(|field| !fits(schema, field.value())) {
+            out.push_document().append("propertyName", field.name());
+            annotate(schema, out);
+            out.append("regexMatched", property.name());
+            details(schema, field.value(), out);
+            out.end();
         }
     }
     out.end();
 }
 
-fn additional(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+fn additional(
+    schema: RawDoc<'_>,
+    rule: RawElement<'_>,
+    document: RawDoc<'_>,
+    out: &mut DocBuilder,
+) {
     let (known, patterns) = (inner(schema, "properties"), inner(schema, "patternProperties"));
     let patterns: Vec<Regex> =
         patterns.iter().filter_map(|pattern| Regex::new(pattern.name(), "").ok()).collect();
-    let document = value.as_document().unwrap_or(RawDoc::EMPTY);
     let names = Finder::new(known);
     let mut others = document.iter().filter(|field| {
         names.get_element(known, field.name()).is_none()
             && !patterns.iter().any(|pattern| finds(pattern, field.name()))
     });
     let RawValue::Document(schema) = rule.value() else {
+        out.start_document("specifiedAs").append_element(rule).end();
         out.start_array("additionalProperties");
         others.for_each(|field| {
             out.push(field.name());
@@ -270,44 +319,54 @@ fn additional(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out
         return;
     };
     if let Some(field) = others.find(|field| !fits(schema, field.value())) {
+        annotate(schema, out);
         out.append("reason", "at least one additional property did not match the subschema");
         out.append("failingProperty", field.name());
         details(schema, field.value(), out);
     }
 }
 
-/// Appends the first invalid item, or all disallowed items.
+/// Appends the first invalid item, each one that has its own schema, or all disallowed items.
 fn item(schema: RawDoc<'_>, rule: RawElement<'_>, items: RawDoc<'_>, out: &mut DocBuilder) {
-    let in_turn = items_in_turn(schema);
-    let list = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
-    let list: Vec<RawValue<'_>> = list.iter().map(|one| one.value()).collect();
-    let schema_of = |at: usize| match rule.value() {
-        RawValue::Document(schema) => Some(schema),
-        RawValue::Array(_) => list.get(at).and_then(|one| one.as_document()),
-        _ => None,
-    };
     let additional = rule.name() == "additionalItems";
-    let first = if additional { in_turn.unwrap_or(0) } else { 0 };
-    if additional && matches!(rule.value(), RawValue::Bool(_)) {
-        out.append("reason", "found additional items").start_array("additionalItems");
-        items.iter().skip(first).for_each(|item| {
-            out.push(item.value());
-        });
-        out.end();
-        return;
+    let first = if additional { items_in_turn(schema).unwrap_or(0) } else { 0 };
+    match rule.value() {
+        RawValue::Array(list) => items_with_schemas(list, items, out),
+        RawValue::Document(schema) => {
+            let mut checked = items.iter().enumerate().skip(first);
+            let Some((at, item)) = checked.find(|(_, item)| !fits(schema, item.value())) else {
+                return;
+            };
+            annotate(schema, out);
+            let reason = match additional {
+                true => "At least one additional item did not match the sub-schema",
+                false => "At least one item did not match the sub-schema",
+            };
+            out.append("reason", reason).append("itemIndex", at as i32);
+            details(schema, item.value(), out);
+        }
+        _ => {
+            out.start_document("specifiedAs").append_element(rule).end();
+            out.append("reason", "found additional items").start_array("additionalItems");
+            items.iter().skip(first).for_each(|item| {
+                out.push(item.value());
+            });
+            out.end();
+        }
     }
-    for (at, item) in items.iter().enumerate().skip(first) {
-        let Some(schema) = schema_of(at).filter(|schema| !fits(*schema, item.value())) else {
-            continue;
-        };
-        let reason = match additional {
-            true => "At least one additional item did not match the sub-schema",
-            false => "At least one item did not match the sub-schema",
-        };
-        out.append("reason", reason).append("itemIndex", at as i32);
-        details(schema, item.value(), out);
-        return;
+}
+
+fn items_with_schemas(list: RawDoc<'_>, items: RawDoc<'_>, out: &mut DocBuilder) {
+    out.start_array("details");
+    for (at, (schema, item)) in list.iter().zip(items.iter()).enumerate() {
+        let Some(schema) = schema.value().as_document() else { continue };
+        if !fits(schema, item.value()) {
+            out.push_document().append("itemIndex", at as i32);
+            details(schema, item.value(), out);
+            out.end();
+        }
     }
+    out.end();
 }
 
 fn dependencies(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {

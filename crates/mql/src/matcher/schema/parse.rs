@@ -192,9 +192,14 @@ fn size(element: RawElement<'_>) -> Result<i64> {
 
 fn multiple_of(schema: &mut Schema, element: RawElement<'_>, _: usize) -> Result<()> {
     let unit = number(element)?;
-    if unit.is_nan() || !unit.to_f64().is_finite() || unit.compare(Number::Int32(0)).is_le() {
+    let is_infinite = unit.to_f64().is_infinite();
+    if !unit.is_nan() && unit.compare(Number::Int32(0)).is_le() {
         let text = "$jsonSchema keyword 'multipleOf' must have a positive value";
         return Err(Error::failed_to_parse(text));
+    }
+    if unit.is_nan() || is_infinite {
+        let what = if is_infinite { "infinite" } else { "NaN" };
+        return Err(Error::bad_value(format!("divisor cannot be {what}")));
     }
     schema.numbers.multiple_of = Some(unit);
     Ok(())

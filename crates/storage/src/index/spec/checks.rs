@@ -67,6 +67,9 @@ pub(super) fn check_key(key: RawDoc<'_>) -> Result<()> {
     if key.is_empty() {
         return fail("Index keys cannot be empty.".into());
     }
+    if key.as_bytes().len() > limits::MAX_INDEX_PATTERN_BYTES {
+        return fail("Index key pattern too large.".into());
+    }
     let count = key.iter().count();
     if count > limits::MAX_INDEX_FIELDS {
         let text = format!("Index key pattern has {count} fields; the limit is 32");
@@ -89,7 +92,7 @@ pub(super) fn check_key(key: RawDoc<'_>) -> Result<()> {
             ));
         }
         if key.iter().take(at).any(|before| before.name_bytes() == element.name_bytes()) {
-            return fail(format!("Index key contains the field '{path}' twice"));
+            return Err(Error::bad_value(format!("Index key contains the field '{path}' twice")));
         }
         match element.value() {
             plugin @ RawValue::String(kind) => {

@@ -11,6 +11,7 @@ use super::checks::{
     boolean, check_collated, check_key, collation_option, document_option, is_id_pattern,
     is_last_modified, key_pattern, name, only_boolean, version,
 };
+use super::types::{check_clustered, check_combinations, check_types};
 use super::{IndexSpec, LAST_MODIFIED};
 use crate::index::id_index;
 use crate::index::kinds::{self, FieldKind};
@@ -55,7 +56,6 @@ const KNOWN: &[&str] = &[
     "storageEngine",
     "prepareUnique",
     "dropDups",
-    "bucketSize",
     "clustered",
     "ttl",
 ];
@@ -66,8 +66,10 @@ impl IndexSpec {
     /// # Errors
     /// 67, 197, 9, 14, 2 and 238 as the reference has them.
     pub(crate) fn request(raw: RawDoc<'_>, rules: SpecRules) -> Result<Requested> {
+        check_clustered(raw)?;
         let key = key_pattern(raw)?;
         let name = name(raw, key)?;
+        check_types(raw)?;
         if is_id_pattern(key) {
             return Ok(Requested::Id(id_index::collation_of(raw, key)?));
         }
@@ -109,6 +111,7 @@ impl IndexSpec {
             ));
         }
         let requested = kinds::request(raw, key)?;
+        check_combinations(raw)?;
         let mut note = None;
         let mut expire_after = None;
         // Version 1 has no collations, not even that of the collection.
@@ -128,7 +131,7 @@ impl IndexSpec {
                     RawValue::Null | RawValue::Undefined => {}
                     other => return Err(wrong_type("storageEngine", other, "object")),
                 },
-                "v" | "key" | "name" | "ns" | "dropDups" => {}
+                "v" | "key" | "name" | "ns" | "dropDups" | "_id" => {}
                 "expireAfterSeconds" if last_modified => {
                     let seconds = last_modified_for_create(element.value())?;
                     out.append("expireAfterSeconds", seconds);
@@ -184,7 +187,7 @@ impl IndexSpec {
                 }
                 own if kind.is_some_and(|row| row.options.contains(&own)) => {}
                 // Options of other kinds have no effect, and are listed.
-                known if kinds::is_option(known) => {
+                known if known == "bucketSize" || kinds::is_option(known) => {
                     out.append_element(element);
                 }
                 known if KNOWN.contains(&known) => {
