@@ -13,7 +13,7 @@ use super::view::{
     Source, Stages, budget, decide_collation, only, reads_log, run_settings, source,
 };
 use crate::context::{Command, CommandContext};
-use crate::request::arguments::INFORMATION;
+use crate::request::arguments::{HINT, INFORMATION};
 use crate::request::row::{Encrypted, Expected, InTransaction, Reads, RowFlags};
 use crate::request::{Needs, Request};
 
@@ -44,7 +44,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
         .null_is_value()
         .refused_with(2, "limit value is not a valid number, but {}"),
     Argument::whole("skip").at_least(0),
-    Argument::any("hint"),
+    HINT,
     Argument::any("collation").since("3.4"),
     Argument::any("fields"),
     INFORMATION,

@@ -17,7 +17,7 @@ use super::view::write_budget;
 use super::write::{WriteOptions, WriteResults, check_count, ends_command, was_dropped};
 use crate::context::retry::Attempt;
 use crate::context::{COLLECTION_UUID, Command, CommandContext, DocumentChanges};
-use crate::request::arguments::INFORMATION;
+use crate::request::arguments::{HINT, INFORMATION};
 use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 
@@ -91,7 +91,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
 pub(super) const STATEMENT: &[Argument] = &[
     Argument::document("q").required(),
     Argument::whole("limit").required(),
-    Argument::any("hint").since("4.4"),
+    HINT.since("4.4"),
     Argument::document("collation").since("3.4"),
 ];
 

@@ -18,7 +18,7 @@ use super::view::{
     run_settings, source,
 };
 use crate::context::{COLLECTION_UUID, Command, CommandContext};
-use crate::request::arguments::INFORMATION;
+use crate::request::arguments::{HINT, INFORMATION};
 use crate::request::row::{Encrypted, InTransaction, Reads, RowFlags};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::length::Work;
@@ -46,7 +46,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     Argument::document("filter").null_is_value(),
     Argument::document("sort"),
     Argument::document("projection"),
-    Argument::any("hint"),
+    HINT,
     Argument::whole("skip").at_least(0),
     Argument::whole("limit").at_least(0),
     Argument::whole("batchSize").at_least(0),

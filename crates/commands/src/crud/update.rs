@@ -9,7 +9,7 @@ use mayfly_query::{
     CanonicalQuery, EncryptedWrites, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec,
     check_absent, is_stage,
 };
-use mayfly_value::arguments::Argument;
+use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
 
 use super::read::{Collating, hint};
@@ -22,7 +22,7 @@ use super::write::{
 use super::{encrypted, explain, measurements};
 use crate::context::retry::Attempt;
 use crate::context::{COLLECTION_UUID, Command, CommandContext, DocumentChanges};
-use crate::request::arguments::INFORMATION;
+use crate::request::arguments::{HINT, INFORMATION};
 use crate::request::row::{Audited, Encrypted, Expected, InTransaction, RowFlags, Writes};
 use crate::request::{Fields, Needs, OpKind, Request};
 use crate::rules::rights::demands;
@@ -136,10 +136,13 @@ pub(super) fn only_operators(code: i32) -> Error {
 /// The fields of an element of `updates`.
 pub(super) const STATEMENT: &[Argument] = &[
     Argument::document("q").required(),
-    Argument::any("u").required(),
+    Argument::one_of("u", &[Form::Document, Form::Array])
+        .required()
+        .null_is_value()
+        .refused_with(9, "Update argument must be either an object or an array"),
     Argument::flag("upsert"),
     Argument::flag("multi"),
-    Argument::any("hint").since("4.2"),
+    HINT.since("4.2"),
     Argument::document("collation").since("3.4"),
     Argument::array("arrayFilters").since("3.6"),
     Argument::document("c").since("4.2"),

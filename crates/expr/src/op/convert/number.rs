@@ -12,6 +12,10 @@ fn fail(text: &str, why: &str) -> Error {
     ))
 }
 
+fn illegal_prefix(text: &str) -> Error {
+    conversion_fault(format!("Illegal hexadecimal input in $convert with no onError value: {text}"))
+}
+
 /// Parses a number of the given type.
 ///
 /// # Errors
@@ -24,9 +28,7 @@ pub(super) fn parsed(text: &str, kind: u8) -> Result<Number> {
         return Err(fail(text, "Leading whitespace"));
     }
     if text.starts_with("0x") && kind != ty::DOUBLE {
-        return Err(conversion_fault(format!(
-            "Illegal hexadecimal input in $convert with no onError value: {text}"
-        )));
+        return Err(illegal_prefix(text));
     }
     match kind {
         ty::INT32 | ty::INT64 => {
@@ -50,6 +52,9 @@ pub(super) fn parsed(text: &str, kind: u8) -> Result<Number> {
 pub(super) fn with_base(text: &str, base: u32, kind: u8) -> Result<Number> {
     if text.is_empty() {
         return Err(fail(text, "Empty string"));
+    }
+    if text.starts_with("0x") || text.starts_with("0X") {
+        return Err(illegal_prefix(text));
     }
     let whole = whole(text, base)?;
     match kind {
@@ -86,6 +91,9 @@ fn double(text: &str) -> Result<f64> {
         "inf" | "infinity" => return Ok(sign * f64::INFINITY),
         _ => {}
     }
+    if size.starts_with(['+', '-']) {
+        return Err(fail(text, "Did not consume any digits"));
+    }
     if let Some(digits) = size.strip_prefix("0x") {
         let value = hexadecimal(digits);
         let value = value.ok_or_else(|| fail(text, "Did not consume whole string."))?;
@@ -96,7 +104,10 @@ fn double(text: &str) -> Result<f64> {
     }
     let shaped = size.bytes().all(|byte| byte.is_ascii_digit() || b".e+-".contains(&byte));
     match size.parse::<f64>() {
-        Ok(value) if shaped && (value.is_infinite() || value == 0.0 && !is_zero(size)) => {
+        // As strtod, which reports values that only a subnormal number is near.
+        Ok(value)
+            if shaped && (value.is_infinite() || value < f64::MIN_POSITIVE && !is_zero(size)) =>
+        {
             Err(fail(text, "Out of range"))
         }
         Ok(value) if shaped => Ok(sign * value),

@@ -109,8 +109,14 @@ fn to_number(
         ty::INT64 => Number::Int64(whole()?),
         ty::DOUBLE => {
             let double = number.to_f64();
-            let finite = matches!(number, Number::Decimal(Decimal::Finite { .. }));
-            if double.is_infinite() && finite {
+            let lost = match number {
+                Number::Decimal(Decimal::Finite { coefficient: 0, .. }) => false,
+                Number::Decimal(Decimal::Finite { .. }) => {
+                    double.is_infinite() || double.abs() < f64::MIN_POSITIVE
+                }
+                _ => false,
+            };
+            if lost {
                 return Err(shown("Conversion would overflow target type"));
             }
             Number::Double(double)
@@ -132,11 +138,13 @@ fn to_string(
         }
         RawValue::Int32(value) => text(&value.to_string()),
         RawValue::Int64(value) => text(&value.to_string()),
-        RawValue::Double(value) => match (options.base, Number::Double(value).to_i64_exact()) {
-            (Some(base), Some(whole)) => text(&in_base(RawValue::Int64(whole), base)),
-            (Some(_), None) => Err(unsupported(input, target)),
-            (None, _) => text(&double_text(value)),
-        },
+        RawValue::Double(_) | RawValue::Decimal128(_) if options.base.is_some() => {
+            match Number::from_value(input).and_then(Number::to_i64_exact) {
+                Some(whole) => text(&in_base(RawValue::Int64(whole), options.base.unwrap_or(10))),
+                None => Err(unsupported(input, target)),
+            }
+        }
+        RawValue::Double(value) => text(&double_text(value)),
         RawValue::Decimal128(bytes) => text(&decimal_text(bytes)),
         RawValue::Date(ms) => text(&format::iso_text(ms)?),
         RawValue::ObjectId(id) => text(&hex::encode(id)),
