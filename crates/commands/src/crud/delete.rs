@@ -7,7 +7,8 @@ use mayfly_query::{
 };
 use mayfly_storage::Collection;
 use mayfly_value::arguments::Argument;
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuilder, Number, RawDoc};
 
 use super::explain;
 use super::measurements;
@@ -99,18 +100,24 @@ pub(super) const STATEMENT: &[Argument] = &[
 fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<DeleteStatement<'a>> {
     let fields = Fields::read(statement, "delete.deletes", STATEMENT)?;
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
-    let multi = match fields.long("limit")? {
-        None => return Err(fields.missing("limit")),
-        Some(0) => true,
-        Some(1) => false,
-        Some(other) => {
-            return Err(Error::failed_to_parse(format!(
-                "The limit field in delete objects must be 0 or 1. Got {other}"
-            )));
-        }
-    };
+    let multi = is_multi(&fields)?;
     let (hint, collation) = (hint(&fields)?, Collating::parse(&fields)?);
     Ok(DeleteStatement { filter, multi, variables, hint, collation })
+}
+
+/// `limit`: 0 deletes all found documents. A fraction is never rounded to it.
+pub(super) fn is_multi(fields: &Fields<'_>) -> Result<bool> {
+    let Some(limit) = fields.get("limit") else { return Err(fields.missing("limit")) };
+    match Number::from_value(limit).and_then(Number::to_i64_exact) {
+        Some(0) => Ok(true),
+        Some(1) => Ok(false),
+        _ => {
+            let shown = ShellValue(limit);
+            Err(Error::failed_to_parse(format!(
+                "The limit field in delete objects must be 0 or 1. Got {shown}"
+            )))
+        }
+    }
 }
 
 /// A delete statement of any command, with its filter not yet parsed.

@@ -11,12 +11,11 @@ use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use crate::context::CommandContext;
-use crate::crud::delete::STATEMENT as DELETE_STATEMENT;
+use crate::crud::delete::{STATEMENT as DELETE_STATEMENT, is_multi};
 use crate::crud::find_and_modify::returns_new;
 use crate::crud::update::STATEMENT as UPDATE_STATEMENT;
-use crate::crud::{Collating, budget};
+use crate::crud::{Collating, budget, count_limit};
 use crate::request::Fields;
-use mayfly_value::arguments::convert::whole_number;
 
 /// The parts of the query as they were sent.
 #[derive(Clone)]
@@ -158,7 +157,7 @@ pub(super) fn count(
     let fields = &inner.fields;
     let parts = Parts {
         skip: fields.long("skip")?.unwrap_or(0),
-        limit: fields.long("limit")?.unwrap_or(0),
+        limit: count_limit(fields)? as i64,
         hint: fields.get("hint"),
         ..Parts::of(fields.document("query")?.unwrap_or(RawDoc::EMPTY))
     };
@@ -220,12 +219,11 @@ pub(super) fn delete(
     let fields = statement(inner, ("deletes", "delete.deletes", DELETE_STATEMENT))?;
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
     let collating = Some(Collating::parse(&fields)?);
-    let limit =
-        fields.get("limit").and_then(whole_number).ok_or_else(|| fields.missing("limit"))?;
+    let multi = is_multi(&fields)?;
     let variables = inner.fields.document("let")?;
     let parts = Parts { hint: fields.get("hint"), variables, collating, ..Parts::of(filter) };
     let returned = Shown::Nothing;
-    write(ctx, inner, parts, Purpose::Delete { multi: limit == 0, returned }, doc)
+    write(ctx, inner, parts, Purpose::Delete { multi, returned }, doc)
 }
 
 pub(super) fn find_and_modify(
