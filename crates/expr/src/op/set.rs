@@ -200,7 +200,8 @@ fn equals<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
         let text = format!(
             "All operands of $setEquals must be arrays. {nth}-th argument is of type: {kind}"
         );
-        Err(fault(17044, text))
+        let constant = matches!(arguments[at], Expression::Constant(_));
+        Err(fault(if constant { 5_887_502 } else { 17044 }, text))
     };
     // The others are compared with a constant, if there is one; the first that differs decides.
     let constant = arguments.iter().position(|it| matches!(it, Expression::Constant(_)));

@@ -110,10 +110,8 @@ impl Parser<'_> {
 
     fn document(&mut self, path: &str, inner: RawDoc<'_>, depth: usize) -> Result<()> {
         let Some(first) = inner.iter().next() else {
-            let text = format!(
-                "An empty sub-projection is not a valid value. Found empty object at path {path}"
-            );
-            return fault(51270, text);
+            let name = path.rsplit('.').next().unwrap_or(path);
+            return fault(51270, format!("Invalid empty sub-projection: {name}"));
         };
         if !first.name_bytes().starts_with(b"$") {
             return inner.iter().try_for_each(|element| {

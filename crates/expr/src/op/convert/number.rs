@@ -21,10 +21,11 @@ fn illegal_prefix(text: &str) -> Error {
 /// # Errors
 /// 241 ConversionFailure.
 pub(super) fn parsed(text: &str, kind: u8) -> Result<Number> {
+    let whole_wanted = matches!(kind, ty::INT32 | ty::INT64);
     if text.is_empty() {
-        return Err(fail(text, "Empty string"));
+        return Err(fail(text, if whole_wanted { "No digits" } else { "Empty string" }));
     }
-    if text.starts_with(|c: char| c.is_ascii_whitespace()) {
+    if text.starts_with(|c: char| c.is_ascii_whitespace()) && !whole_wanted {
         return Err(fail(text, "Leading whitespace"));
     }
     if text.starts_with("0x") && kind != ty::DOUBLE {
@@ -69,11 +70,10 @@ fn whole(text: &str, base: u32) -> Result<i64> {
         16 => digits.strip_prefix("0x").or(digits.strip_prefix("0X")).unwrap_or(digits),
         _ => digits,
     };
-    let known = digits.chars().take_while(|digit| digit.is_digit(base)).count();
-    if known == 0 {
-        return Err(fail(text, "Did not consume any digits"));
+    if digits.is_empty() {
+        return Err(fail(text, "No digits"));
     }
-    if known < digits.len() {
+    if !digits.chars().all(|digit| digit.is_digit(base)) {
         return Err(fail(text, "Did not consume whole string."));
     }
     let sign = if text.starts_with('-') { "-" } else { "" };
@@ -111,6 +111,9 @@ fn double(text: &str) -> Result<f64> {
             Err(fail(text, "Out of range"))
         }
         Ok(value) if shaped => Ok(sign * value),
+        _ if !size.trim_start_matches('.').starts_with(|it: char| it.is_ascii_digit()) => {
+            Err(fail(text, "Did not consume any digits"))
+        }
         _ => Err(fail(text, "Did not consume whole string.")),
     }
 }
