@@ -394,7 +394,10 @@ impl WriteStatement for UpdateStatement<'_> {
                 plan(collection, &spec.query)?;
             }
             let updated = mayfly_query::update(ctx.store, collection, &spec);
-            updated.map_err(|error| match ends_command(ctx, &error) {
+            let is_bare = |error: &Error| {
+                error.code() == ErrorCode::UserWritesBlocked || ends_command(ctx, error)
+            };
+            updated.map_err(|error| match is_bare(&error) {
                 true => error,
                 false => error.in_context("Plan executor error during update"),
             })

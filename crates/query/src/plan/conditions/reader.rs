@@ -168,10 +168,9 @@ impl<'q> Reader<'q, '_> {
             other => match bounds_of(other, self.collation) {
                 // An array's document without a field of the position's name counts as missing in
                 // a filter, but has no key of its own.
+                Some(bounds) if has_position(&path) && bounds.includes_missing => {}
                 Some(bounds) if has_position(&path) => {
-                    if !bounds.includes_missing {
-                        self.add(path, Bounds { exact: false, ..bounds }, place, whole);
-                    }
+                    self.add(path, Bounds { exact: false, ..bounds }, place, whole);
                 }
                 Some(bounds) => self.add(path, bounds, place, whole),
                 None => {}
