@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::keys::{TypeBits, append_value_in};
-use mayfly_value::paths::visit_index_values_of;
+use mayfly_value::paths::{array_index, visit_index_values_of};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, Number, RawDoc, RawValue, SortOrder, compare_values_in};
 
@@ -30,11 +30,19 @@ impl Order {
     /// Parses the `sortBy` of `$sortArray`.
     ///
     /// # Errors
-    /// 2942506 for a number other than 1 and -1, 2942507 unless it is a number or a document,
-    /// errors of sort patterns.
+    /// 2942505 for a wrong pattern, 2942506 for a number other than 1 and -1, 2942507 unless it is
+    /// a number or a document.
     pub(crate) fn parse(value: RawValue<'_>) -> Result<Order> {
         match value {
-            RawValue::Document(pattern) => Order::parse_pattern(pattern),
+            RawValue::Document(pattern) => {
+                Order::parse_items(pattern).map_err(|error| match error.code() {
+                    ErrorCode::BadValue => {
+                        let text = format!("BadValue: {}", error.message());
+                        Error::new(ErrorCode(2_942_505), text)
+                    }
+                    _ => error,
+                })
+            }
             value if value.is_number() => match direction(value) {
                 Some(order) => Ok(Order::Whole(order)),
                 None => {
@@ -47,6 +55,38 @@ impl Order {
                 Err(Error::new(ErrorCode(2_942_507), text))
             }
         }
+    }
+
+    /// Parses a pattern that sorts the items of an array: for `$sortArray`, and for the clause
+    /// `$sort` of `$push`. Unlike other patterns it may have names that begin with a dollar sign.
+    ///
+    /// # Errors
+    /// 2 BadValue for a pattern without fields, an empty name, or another direction than 1 and -1;
+    /// 7472500 for two fields with one name.
+    pub fn parse_items(pattern: RawDoc<'_>) -> Result<Order> {
+        let mut fields = Vec::new();
+        for element in pattern {
+            let name = element.name();
+            let Some(order) = direction(element.value()) else {
+                return Err(Error::bad_value("The sort element value must be either 1 or -1"));
+            };
+            if name.is_empty() {
+                return Err(Error::bad_value("The sort field cannot be empty"));
+            }
+            let parts: Vec<String> = name.split('.').map(str::to_owned).collect();
+            if parts.iter().any(String::is_empty) {
+                return Err(Error::bad_value(format!(
+                    "The sort field is a dotted field but has an empty part: {name}"
+                )));
+            }
+            check_new(&fields, &parts, name)?;
+            fields.push(OrderField { parts, order });
+        }
+        if fields.is_empty() {
+            let text = "The sort pattern is empty when it should be a set of fields.";
+            return Err(Error::bad_value(text));
+        }
+        Ok(Order::Fields(fields))
     }
 
     /// Parses a sort pattern such as `{ a: 1, 'b.c': -1 }`.
@@ -73,10 +113,7 @@ impl Order {
                 return Err(Error::new(ErrorCode(15975), text));
             };
             let parts = crate::parse::path_parts(name)?;
-            if fields.iter().any(|have: &OrderField| have.parts == parts) {
-                let text = format!("$sort key must not contain duplicate keys (field: '{name}')");
-                return Err(Error::new(ErrorCode(7_472_500), text));
-            }
+            check_new(&fields, &parts, name)?;
             fields.push(OrderField { parts, order });
         }
         if fields.is_empty() {
@@ -88,9 +125,9 @@ impl Order {
         Ok(Order::Fields(fields))
     }
 
-    /// Compares two items of an array. Fields are read from documents only; a missing field counts
-    /// as null.
-    pub(crate) fn compare(
+    /// Compares two items of an array. An array in a field is one value, and has its items at
+    /// their positions; a missing field counts as null.
+    pub fn compare(
         &self,
         left: RawValue<'_>,
         right: RawValue<'_>,
@@ -168,19 +205,49 @@ impl Order {
     }
 }
 
+/// Refuses a field that the pattern has already.
+fn check_new(fields: &[OrderField], parts: &[String], name: &str) -> Result<()> {
+    if fields.iter().any(|have| have.parts == parts) {
+        let text = format!("$sort key must not contain duplicate keys (field: '{name}')");
+        return Err(Error::new(ErrorCode(7_472_500), text));
+    }
+    Ok(())
+}
+
 /// Parses a direction; `None` unless it is 1 or -1.
 fn direction(value: RawValue<'_>) -> Option<SortOrder> {
     SortOrder::from_sign(Number::from_value(value)?.to_i64_exact()?)
 }
 
 fn inside<'v>(value: RawValue<'v>, parts: &[String]) -> RawValue<'v> {
-    let mut next = value;
-    for part in parts {
-        let RawValue::Document(document) = next else { return RawValue::Null };
-        match document.get(part) {
-            Some(value) => next = value,
-            None => return RawValue::Null,
-        }
+    let RawValue::Document(document) = value else { return RawValue::Null };
+    value_at(document, parts).unwrap_or(RawValue::Null)
+}
+
+/// The value at a path: of a field with this name, dots included, or inside of its first part.
+fn value_at<'v>(document: RawDoc<'v>, parts: &[String]) -> Option<RawValue<'v>> {
+    let (first, rest) = parts.split_first()?;
+    if rest.is_empty() {
+        return document.get(first);
     }
-    next
+    if let Some(value) = document.get(&parts.join(".")) {
+        return Some(value);
+    }
+    match document.get(first)? {
+        RawValue::Document(inner) => value_at(inner, rest),
+        RawValue::Array(items) => value_in(items, rest),
+        _ => None,
+    }
+}
+
+/// The value at a path that begins with a position in an array.
+fn value_in<'v>(items: RawDoc<'v>, parts: &[String]) -> Option<RawValue<'v>> {
+    let (first, rest) = parts.split_first()?;
+    let item = items.iter().nth(array_index(first)?)?.value();
+    match item {
+        _ if rest.is_empty() => Some(item),
+        RawValue::Document(inner) => value_at(inner, rest),
+        RawValue::Array(items) => value_in(items, rest),
+        _ => None,
+    }
 }

@@ -13,7 +13,7 @@ use mayfly_expr::op::check_metadata;
 use mayfly_expr::{Frame, Scope};
 use mayfly_value::arguments::convert::whole_number;
 use mayfly_value::keys::{TypeBits, append_value_in};
-use mayfly_value::paths::{check_field_path, visit_index_values};
+use mayfly_value::paths::{array_index, check_field_path, check_positions, visit_index_values};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{
     Collation, DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, SortOrder,
@@ -41,6 +41,8 @@ pub struct SortField {
 pub struct SortPattern {
     fields: Vec<SortField>,
     collation: Option<Arc<Collation>>,
+    /// Whether a path contains an array position.
+    has_positions: bool,
 }
 
 impl SortPattern {
@@ -72,7 +74,9 @@ impl SortPattern {
             }
             fields.push(field);
         }
-        Ok(SortPattern { fields, collation: None })
+        let has_positions =
+            fields.iter().any(|it| it.path.parts().iter().any(|part| array_index(part).is_some()));
+        Ok(SortPattern { fields, collation: None, has_positions })
     }
 
     /// The same pattern with strings compared by a collation.
@@ -113,6 +117,21 @@ impl SortPattern {
         let mut key = Vec::with_capacity(16 * self.fields.len());
         self.append_sort_key(doc, &mut key);
         key
+    }
+
+    /// Refuses a document that a path with a position is ambiguous in.
+    ///
+    /// # Errors
+    /// 16746.
+    pub fn check(&self, doc: RawDoc<'_>) -> Result<()> {
+        if !self.has_positions {
+            return Ok(());
+        }
+        let of_documents = self.fields.iter().filter(|field| field.metadata.is_none());
+        for field in of_documents {
+            check_positions(RawValue::Document(doc), field.path.parts())?;
+        }
+        Ok(())
     }
 
     /// The values by which the pattern orders a document, as an array.

@@ -3,15 +3,16 @@
 //! A path such as `a.b` goes through embedded documents, and **into the documents of an array** on
 //! its way: in `{a: [{b: 1}, {b: 2}]}` it reaches 1 and 2. A numeric part addresses an array's
 //! position, and also a field of that name in the array's documents. An array directly inside an
-//! array is entered only through such a part. Where a document on the way lacks the field, or the
-//! path meets a scalar, it is [`Hit::Missing`] there; array items that are not documents are
-//! skipped.
+//! array is entered only through such a part, and is one value if the path ends there. Where a
+//! document on the way lacks the field, or the path meets a scalar, it is [`Hit::Missing`] there;
+//! array items that are not documents are skipped.
 
 use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, Result};
 
 use crate::raw::{Finder, RawDoc, RawElement, RawValue};
+use crate::shell::ShellValue;
 
 /// Most parts of a path; the reference's limit on nesting is the same number.
 pub const MAX_PATH_PARTS: usize = mayfly_base::limits::MAX_BSON_DEPTH;
@@ -174,7 +175,8 @@ fn visit_value<'a, S: AsRef<str>>(
     }
 }
 
-/// Continues through an array in the middle of a path.
+/// Continues through an array in the middle of a path: into the documents in it, and at a
+/// position's item into the item itself. Both are results, in the order of the items.
 fn visit_items<'a, S: AsRef<str>>(
     items: RawDoc<'a>,
     rest: &[S],
@@ -183,23 +185,24 @@ fn visit_items<'a, S: AsRef<str>>(
     visit: Visit<'_, 'a>,
 ) -> ControlFlow<()> {
     let position = array_index(rest[0].as_ref());
-    let mut position_found = false;
+    let after = &rest[1..];
     for (at, item) in items.iter().enumerate() {
-        if position == Some(at) {
-            position_found = true;
-            visit_value(item.value(), &rest[1..], leaf_arrays, get, visit)?;
+        let value = item.value();
+        if let RawValue::Document(inner) = value {
+            visit_document(inner, rest, leaf_arrays, get, visit)?;
         }
-    }
-    for item in items.iter() {
-        let RawValue::Document(inner) = item.value() else {
-            continue;
-        };
-        // The position has matched this part: a document without a field of that name is not a
-        // miss.
-        if position_found && get(inner, rest[0].as_ref()).is_none() {
+        if position != Some(at) {
             continue;
         }
-        visit_document(inner, rest, leaf_arrays, get, visit)?;
+        match (value, after.is_empty()) {
+            // Also an array as it is: a path that ends in a position does not go into its item.
+            (_, true) => visit(Hit::Value(value, false))?,
+            (RawValue::Document(inner), false) => {
+                visit_document(inner, after, leaf_arrays, get, visit)?;
+            }
+            (RawValue::Array(inner), false) => visit_items(inner, after, leaf_arrays, get, visit)?,
+            (_, false) => {}
+        }
     }
     ControlFlow::Continue(())
 }
@@ -245,7 +248,12 @@ pub fn visit_index_values_of<'a, S: AsRef<str>>(
             };
             let at = array_index(part.as_ref()).and_then(|index| items.iter().nth(index));
             if let Some(item) = at.filter(|_| !items.iter().any(named)) {
-                // A position; the index does not count this array as multikey.
+                // A position; the index does not count this array as multikey. Its item is the
+                // value as it is, also an array.
+                if rest.is_empty() {
+                    visit(item.value());
+                    return false;
+                }
                 return visit_index_values_of(item.value(), rest, visit);
             }
             if items.is_empty() {
@@ -270,6 +278,43 @@ pub fn visit_index_values_of<'a, S: AsRef<str>>(
             false
         }
     }
+}
+
+/// Refuses values in which a number in a path is valid both as a position and as a field, as index
+/// keys and sorting do.
+///
+/// # Errors
+/// 16746.
+pub fn check_positions<S: AsRef<str>>(value: RawValue<'_>, parts: &[S]) -> Result<()> {
+    if !parts.iter().any(|part| array_index(part.as_ref()).is_some()) {
+        return Ok(());
+    }
+    let Some((part, rest)) = parts.split_first() else { return Ok(()) };
+    let part = part.as_ref();
+    let array = match value {
+        RawValue::Document(inner) => {
+            return inner.get(part).map_or(Ok(()), |next| check_positions(next, rest));
+        }
+        RawValue::Array(array) => array,
+        _ => return Ok(()),
+    };
+    let Some(item) = array_index(part).and_then(|at| array.iter().nth(at)) else {
+        let documents = array.iter().map(|item| item.value());
+        return documents
+            .filter(|item| matches!(item, RawValue::Document(_)))
+            .try_for_each(|item| check_positions(item, parts));
+    };
+    let named = |item: RawElement<'_>| {
+        item.value().as_document().is_some_and(|doc| doc.get_element(part).is_some())
+    };
+    if array.iter().any(named) {
+        let shown = ShellValue(value);
+        let text = format!(
+            "Ambiguous field name found in array (do not use numeric field names in embedded elements in an array), field: '{part}' for array: {shown}"
+        );
+        return Err(Error::new(ErrorCode(16746), text));
+    }
+    check_positions(item.value(), rest)
 }
 
 /// The array position in a path part: digits without a leading zero.
@@ -312,8 +357,11 @@ mod tests {
             ("{a: [[{b: 1}]]}", "a.0.b", "1"),
             ("{a: [7, 8]}", "a.1", "8"),
             ("{a: [7, 8]}", "a.2", ""),
-            ("{a: [{'0': 5}]}", "a.0", "{ 0: 5 } 5"),
-            ("{a: [{b: 1}]}", "a.0.b", "1"),
+            ("{a: [[7, 8]]}", "a.0", "[ 7, 8 ]"),
+            ("{a: [[7, 8]]}", "a.0.1", "8"),
+            ("{a: [7]}", "a.0.b", ""),
+            ("{a: [{'0': 5}]}", "a.0", "5 { 0: 5 }"),
+            ("{a: [{b: 1}]}", "a.0.b", "missing 1"),
             ("{a: []}", "a.b", ""),
             ("{a: {'0': 1}}", "a.0", "1"),
         ];
@@ -336,6 +384,7 @@ mod tests {
             ("{a: [{b: 1}, 5, {}]}", "a.b", "1 null null", true),
             ("{a: [{b: [1, 2]}]}", "a.b", "1 2", true),
             ("{a: [7, 8]}", "a.1", "8", false),
+            ("{a: [[7, 8]]}", "a.0", "[ 7, 8 ]", false),
             ("{a: [{'0': 5}]}", "a.0", "5", true),
         ];
         for (doc, path, expected, array) in cases {

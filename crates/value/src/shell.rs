@@ -10,8 +10,11 @@ pub fn write_value(f: &mut fmt::Formatter<'_>, value: RawValue<'_>) -> fmt::Resu
         RawValue::MinKey => f.write_str("MinKey"),
         RawValue::Undefined => f.write_str("undefined"),
         RawValue::Null => f.write_str("null"),
-        RawValue::Double(v) if v.fract() == 0.0 && v.abs() < 1e15 => write!(f, "{v:.1}"),
-        RawValue::Double(v) => write!(f, "{v}"),
+        RawValue::Double(v) => {
+            let digits = general(v, 16);
+            let point = if digits.contains(['.', 'e', 'n']) { "" } else { ".0" };
+            write!(f, "{digits}{point}")
+        }
         RawValue::Int32(v) => write!(f, "{v}"),
         RawValue::Int64(v) => write!(f, "{v}"),
         RawValue::Decimal128(v) => write!(f, "{}", bson::Decimal128::from_bytes(v)),
@@ -79,4 +82,39 @@ impl fmt::Display for ShellValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_value(f, self.0)
     }
+}
+
+/// A value as errors of expressions print it: a double with six digits.
+pub struct Brief<'a>(pub RawValue<'a>);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            RawValue::Double(v) => f.write_str(&general(v, 6)),
+            value => write_value(f, value),
+        }
+    }
+}
+
+/// A double as `%g` of C prints it, with this many significant digits.
+fn general(value: f64, digits: usize) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value < 0.0 { "-inf" } else { "inf" }.to_owned();
+    }
+    let scientific = format!("{value:.*e}", digits - 1);
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if exponent < -4 || exponent >= digits as i32 {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs());
+    }
+    let places = (digits as i32 - 1 - exponent).max(0) as usize;
+    trimmed(&format!("{value:.places$}"))
 }

@@ -1,10 +1,11 @@
 //! `count`.
 
 use mayfly_auth::Action;
-use mayfly_base::Result;
+use mayfly_base::{Error, Result};
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, PipelineRun, check_absent};
 use mayfly_storage::ResolvedView;
 use mayfly_value::arguments::Argument;
+use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::explain;
@@ -15,7 +16,7 @@ use super::view::{
 use crate::context::{Command, CommandContext};
 use crate::request::arguments::{HINT, INFORMATION};
 use crate::request::row::{Encrypted, Expected, InTransaction, Reads, RowFlags};
-use crate::request::{Needs, Request};
+use crate::request::{Fields, Needs, Request};
 
 /// The suggested alternative in a transaction.
 const TRANSACTIONS: &str =
@@ -55,8 +56,7 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
     let skip = fields.long("skip")?.unwrap_or(0);
-    // A negative limit has the effect of a positive one.
-    let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
+    let limit = limit_of(&fields)?;
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
     let collection = ctx.store.collection(&ns);
     let options = FindOptions {
@@ -119,6 +119,22 @@ fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) 
     };
     reply.append("n", number(count));
     Ok(())
+}
+
+/// The limit, which is a whole number. A negative one has the effect of a positive one.
+///
+/// # Errors
+/// 9 FailedToParse unless it is a 64-bit integer, 2 BadValue for the least one.
+pub(crate) fn limit_of(fields: &Fields<'_>) -> Result<u64> {
+    let Some(value) = fields.get("limit") else { return Ok(0) };
+    match Number::from_value(value).and_then(Number::to_i64_exact) {
+        Some(i64::MIN) => Err(Error::bad_value("limit value for count cannot be min long")),
+        Some(limit) => Ok(limit.unsigned_abs()),
+        None => {
+            let shown = ShellValue(value);
+            Err(Error::failed_to_parse(format!("Expected an integer: limit: {shown}")))
+        }
+    }
 }
 
 /// The number of documents after a skip and a limit; a limit of 0 is none.

@@ -7,6 +7,7 @@ use mayfly_query::{
 };
 use mayfly_storage::Collection;
 use mayfly_value::arguments::{Argument, Form};
+use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, Number, RawDoc};
 
 use super::explain;
@@ -115,12 +116,15 @@ pub(super) fn deletes_all(fields: &Fields<'_>) -> Result<bool> {
     let Some(number) = Number::from_value(limit) else {
         return Err(fields.wrong("limit", limit, "[long, int, decimal, double]"));
     };
-    match number.to_f64() {
-        0.0 => Ok(true),
-        1.0 => Ok(false),
-        other => Err(Error::failed_to_parse(format!(
-            "The limit field in delete objects must be 0 or 1. Got {other}"
-        ))),
+    match number.to_i64_exact() {
+        Some(0) => Ok(true),
+        Some(1) => Ok(false),
+        _ => {
+            let shown = ShellValue(limit);
+            Err(Error::failed_to_parse(format!(
+                "The limit field in delete objects must be 0 or 1. Got {shown}"
+            )))
+        }
     }
 }
 

@@ -23,7 +23,7 @@ mod view;
 mod write;
 
 pub(crate) use aggregate::with_descriptions;
-pub(crate) use count::on_view as count_on_view;
+pub(crate) use count::{limit_of as count_limit, on_view as count_on_view};
 pub(crate) use find::on_view as find_on_view;
 pub(crate) use read::{Collating, FirstBatch, first_batch};
 pub(crate) use settings::settings_of;

@@ -7,7 +7,7 @@ use mayfly_expr::Scope;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     CanonicalQuery, EncryptedWrites, FindOptions, Hint, ModifyOutcome, Repeatable, UpdateSpec,
-    check_absent, is_stage,
+    check_absent, is_stage, plan,
 };
 use mayfly_value::arguments::{Argument, Form};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, new_object_id};
@@ -391,7 +391,18 @@ impl WriteStatement for UpdateStatement<'_> {
                 .map(|()| ModifyOutcome::default());
         }
         let outcome = on_collection(ctx, ns, |collection| {
-            mayfly_query::update(ctx.store, collection, &spec)
+            // Errors of the planner have no prefix.
+            if spec.query.hint.is_some() {
+                plan(collection, &spec.query)?;
+            }
+            let updated = mayfly_query::update(ctx.store, collection, &spec);
+            let is_bare = |error: &Error| {
+                error.code() == ErrorCode::UserWritesBlocked || ends_command(ctx, error)
+            };
+            updated.map_err(|error| match is_bare(&error) {
+                true => error,
+                false => error.in_context("Plan executor error during update"),
+            })
         })?;
         if outcome.had_effect() {
             ctx.committed(statement, || outcome.record(None));

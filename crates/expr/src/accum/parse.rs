@@ -5,6 +5,7 @@ use mayfly_value::arguments::error::{missing, unknown, wrong_type};
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::shell::ShellValue;
 use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 
 use super::{AccumRow, Accumulator, AccumulatorKind, ROWS, scripted};
@@ -84,8 +85,9 @@ fn parsed(
         | AccumulatorKind::LastN
         | AccumulatorKind::MinN
         | AccumulatorKind::MaxN => {
+            one_operand(row, operand)?;
             let mut parser = Parser::new(scope);
-            let (n, input) = n_and_input(&mut parser, operand)?;
+            let (n, input) = n_and_input(&mut parser, row.name, operand)?;
             parser.finish()?;
             (parsed.n, parsed.argument) = (Some(n), input);
         }
@@ -93,11 +95,14 @@ fn parsed(
         | AccumulatorKind::TopN
         | AccumulatorKind::Bottom
         | AccumulatorKind::BottomN => {
+            one_operand(row, operand)?;
             ranked(row, operand, scope, &mut parsed)?;
         }
         AccumulatorKind::Median | AccumulatorKind::Percentile => {
+            one_operand(row, operand)?;
             let mut parser = Parser::new(scope);
-            let (input, shares) = shares(row.name, operand, &mut parser)?;
+            let codes = (7_436_100, 7_429_703);
+            let (input, shares) = shares(row.name, operand, &mut parser, codes)?;
             parser.finish()?;
             (parsed.argument, parsed.shares) = (input, shares.into());
         }
@@ -113,6 +118,11 @@ fn parsed(
 
 fn unary(name: &str) -> Error {
     fault(40237, format!("The {name} accumulator is a unary operator"))
+}
+
+/// Refuses an array, which would be several operands.
+fn one_operand(row: &AccumRow, operand: RawValue<'_>) -> Result<()> {
+    if matches!(operand, RawValue::Array(_)) { Err(unary(row.name)) } else { Ok(()) }
 }
 
 /// Parses `{ n, output, sortBy }`.
@@ -155,15 +165,18 @@ fn ranked(
     Ok(())
 }
 
-/// Parses `{ input, p, method }`; `$median` has no `p`.
+/// Parses `{ input, p, method }`; `$median` has no `p`. The codes for another operand, of `$median`
+/// and of `$percentile`, are those of the accumulators or of the expressions.
 pub(crate) fn shares(
     name: &'static str,
     operand: RawValue<'_>,
     parser: &mut Parser<'_>,
+    codes: (i32, i32),
 ) -> Result<(Expression, Vec<f64>)> {
     let RawValue::Document(spec) = operand else {
-        let code = if name == "$median" { 7_436_100 } else { 7_429_703 };
-        let text = format!("specification must be an object; found {name} :{operand:?}");
+        let code = if name == "$median" { codes.0 } else { codes.1 };
+        let text =
+            format!("specification must be an object; found {name}: {}", ShellValue(operand));
         return Err(fault(code, text));
     };
     let (mut input, mut p, mut method) = (None, None, None);
@@ -182,16 +195,12 @@ pub(crate) fn shares(
     if name == "$percentile" && p.is_none() {
         return Err(missing("p"));
     }
-    match method.ok_or_else(|| missing("method"))? {
-        RawValue::String("approximate") => {}
-        RawValue::String(_) => {
-            let text = "Currently only 'approximate' can be used as a percentile 'method'.";
-            return Err(Error::bad_value(text));
-        }
+    let method = match method.ok_or_else(|| missing("method"))? {
+        RawValue::String(method) => method,
         other => {
             return Err(wrong_type(format_args!("{name}.method"), other, "string"));
         }
-    }
+    };
     let shares = match p {
         None => vec![0.5],
         Some(p) => {
@@ -203,28 +212,34 @@ pub(crate) fn shares(
             read_shares(constant)?
         }
     };
+    if method != "approximate" {
+        let text = "Currently only 'approximate' can be used as a percentile 'method'.";
+        return Err(Error::bad_value(text));
+    }
     Ok((parser.parse_collated(input)?, shares))
 }
 
 fn read_shares(p: RawValue<'_>) -> Result<Vec<f64>> {
-    let wrong = |code: i32| {
+    let wrong = |code: i32, found: RawValue<'_>| {
+        let shown = ShellValue(found);
         let text = format!(
-            "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {p:?}"
+            "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {shown}"
         );
         fault(code, text)
     };
-    let RawValue::Array(items) = p else { return Err(wrong(7_750_301)) };
+    let RawValue::Array(items) = p else { return Err(wrong(7_750_301, p)) };
     let mut shares = Vec::new();
     for item in items {
-        let number = Number::from_value(item.value()).ok_or_else(|| wrong(7_750_302))?;
+        let number =
+            Number::from_value(item.value()).ok_or_else(|| wrong(7_750_302, item.value()))?;
         let share = number.to_f64();
         if !(0.0..=1.0).contains(&share) {
-            return Err(wrong(7_750_303));
+            return Err(wrong(7_750_303, item.value()));
         }
         shares.push(share);
     }
     if shares.is_empty() {
-        return Err(wrong(7_750_301));
+        return Err(wrong(7_750_301, p));
     }
     Ok(shares)
 }

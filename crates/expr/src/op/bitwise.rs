@@ -56,9 +56,7 @@ fn combine<'a>(
             }
             RawValue::Null | RawValue::Undefined => return Ok(Value::NULL),
             _ => {
-                let found = value.type_name();
-                let text = format!("{name} only supports int and long operands, not {found}.");
-                return Err(mistyped(text));
+                return Err(mistyped(format!("{name} only supports int and long operands.")));
             }
         };
     }

@@ -89,6 +89,10 @@ impl Each {
     }
 
     fn filter(&self, items: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
+        // The limit is not evaluated for an empty array.
+        if items.into_iter().next().is_none() {
+            return array(DocBuilder::new_array());
+        }
         let limit = self.further.evaluate(frame)?;
         let mut left = usize::MAX;
         if !limit.is_nullish() {

@@ -3,7 +3,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::check_size;
-use mayfly_value::shell::ShellValue;
+use mayfly_value::shell::{Brief, ShellValue};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::operand::{array, document, fault, parts, required};
@@ -60,7 +60,7 @@ impl<'v> Fields<'v> {
 /// The error of `$mergeObjects` for a value that is not a document. The expression and the
 /// accumulator have different codes.
 pub(crate) fn merge_fault(code: i32, value: RawValue<'_>) -> Error {
-    let (shown, kind) = (ShellValue(value), value.type_name());
+    let (shown, kind) = (Brief(value), value.type_name());
     let text = format!("$mergeObjects requires object inputs, but input {shown} is of type {kind}");
     fault(code, text)
 }
@@ -249,7 +249,8 @@ fn constant_name(
     let computes = match field {
         RawValue::Array(_) => true,
         RawValue::Document(fields) => {
-            !fields.iter().next().is_some_and(|first| first.name().starts_with('$'))
+            let first = fields.iter().next();
+            !first.is_some_and(|first| matches!(first.name(), "$literal" | "$const"))
         }
         _ => false,
     };
@@ -265,9 +266,8 @@ fn constant_name(
         Some(RawValue::String(_)) => Ok(field),
         Some(other) => {
             let found = other.type_name();
-            let text = format!(
-                "{operator} requires 'field' to evaluate to a constant, but got a constant of type {found}"
-            );
+            let text =
+                format!("{operator} requires 'field' to evaluate to type String, but got {found}");
             Err(fault(4_161_107, text))
         }
         None => Err(not_constant(operator)),

@@ -79,6 +79,15 @@ fn compile(
     regex: RawValue<'_>,
     options: Option<RawValue<'_>>,
 ) -> Result<Option<Pattern>> {
+    let pattern = match regex {
+        RawValue::Null | RawValue::Undefined => None,
+        RawValue::String(pattern) => Some((pattern, "")),
+        RawValue::Regex { pattern, options } => Some((pattern, options)),
+        _ => {
+            let text = format!("{name} needs 'regex' to be of type string or regex");
+            return Err(fault(51105, text));
+        }
+    };
     let options = match options {
         None | Some(RawValue::Null | RawValue::Undefined) => None,
         Some(RawValue::String(options)) => Some(options),
@@ -86,14 +95,12 @@ fn compile(
             return Err(fault(51106, format!("{name} needs 'options' to be of type string")));
         }
     };
-    let (pattern, own) = match regex {
-        RawValue::Null | RawValue::Undefined => return Ok(None),
-        RawValue::String(pattern) => (pattern, ""),
-        RawValue::Regex { pattern, options } => (pattern, options),
-        _ => {
-            let text = format!("{name} needs 'regex' to be of type string or regex");
-            return Err(fault(51105, text));
-        }
+    let Some((pattern, own)) = pattern else {
+        // Options are checked for null bytes even without a pattern.
+        return match options.is_some_and(|options| options.contains('\0')) {
+            true => compile_pattern(name, "", options.unwrap_or("")).map(|_| None),
+            false => Ok(None),
+        };
     };
     if !own.is_empty() && options.is_some() {
         let text =
@@ -112,11 +119,6 @@ fn with_pattern<'a>(
     found: impl FnOnce(&str, &Pattern) -> Result<Value<'static>>,
 ) -> Result<Option<Value<'a>>> {
     let input = arguments[0].evaluate(frame)?;
-    let text = match input.or_undefined() {
-        RawValue::String(text) => Some(text),
-        RawValue::Null | RawValue::Undefined => None,
-        _ => return Err(fault(51104, format!("{name} needs 'input' to be of type string"))),
-    };
     let made;
     let pattern = match prepared {
         Prepared::Regex(Some(pattern)) => Some(pattern),
@@ -126,6 +128,11 @@ fn with_pattern<'a>(
             made = compile(name, regex.or_undefined(), options.as_raw())?;
             made.as_ref()
         }
+    };
+    let text = match input.or_undefined() {
+        RawValue::String(text) => Some(text),
+        RawValue::Null | RawValue::Undefined => None,
+        _ => return Err(fault(51104, format!("{name} needs 'input' to be of type string"))),
     };
     match (text, pattern) {
         (Some(text), Some(pattern)) => found(text, pattern).map(Some),

@@ -191,23 +191,33 @@ fn difference<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value
 }
 
 fn equals<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
-    let values = evaluated(arguments, frame)?;
-    for (at, value) in values.iter().enumerate() {
-        if value.or_undefined().as_array().is_none() {
-            let (nth, kind) = (at + 1, value.type_name());
-            let text = format!(
-                "All operands of $setEquals must be arrays. {nth}-th argument is of type: {kind}"
-            );
-            return Err(fault(17044, text));
+    let evaluated = |at: usize| {
+        let value = arguments[at].evaluate(frame)?;
+        if value.or_undefined().as_array().is_some() {
+            return Ok(value);
+        }
+        let (nth, kind) = (at + 1, value.type_name());
+        let text = format!(
+            "All operands of $setEquals must be arrays. {nth}-th argument is of type: {kind}"
+        );
+        let constant = matches!(arguments[at], Expression::Constant(_));
+        Err(fault(if constant { 5_887_502 } else { 17044 }, text))
+    };
+    // The others are compared with a constant, if there is one; the first that differs decides.
+    let constant = arguments.iter().position(|it| matches!(it, Expression::Constant(_)));
+    let first_at = constant.unwrap_or(0);
+    let first_value = evaluated(first_at)?;
+    let first = SortedValues::of(items_of(&first_value), frame.collation());
+    for at in (0..arguments.len()).filter(|at| *at != first_at) {
+        let value = evaluated(at)?;
+        let other = SortedValues::of(items_of(&value), frame.collation());
+        let same = other.items.len() == first.items.len()
+            && other.items.iter().all(|item| first.contains(*item));
+        if !same {
+            return Ok(false.into());
         }
     }
-    let mut sets = values.iter().map(|value| SortedValues::of(items_of(value), frame.collation()));
-    let Some(first) = sets.next() else { return Ok(true.into()) };
-    let same = |other: SortedValues<'_>| {
-        other.items.len() == first.items.len()
-            && other.items.iter().all(|item| first.contains(*item))
-    };
-    Ok(sets.all(same).into())
+    Ok(true.into())
 }
 
 /// Parses `$setEquals`, which has its own error for too few operands.

@@ -70,7 +70,7 @@ fn timestamp<'a>(
         RawValue::Null | RawValue::Undefined => Ok(Value::NULL),
         _ => {
             let found = value.type_name();
-            let text = format!("Argument to {name} must be a timestamp, but is {found}");
+            let text = format!(" Argument to {name} must be a timestamp, but is {found}");
             Err(fault(code, text))
         }
     }

@@ -68,7 +68,7 @@ fn parse_shares(
     row: &'static OpRow,
     operand: RawValue<'_>,
 ) -> Result<Expression> {
-    let (input, shares) = shares(row.name, operand, parser)?;
+    let (input, shares) = shares(row.name, operand, parser, (7_436_201, 7_436_200))?;
     let prepared = Prepared::Shares(Arc::from(shares), row.name == "$median");
     parser.ready(row, run_shares, prepared, vec![input])
 }

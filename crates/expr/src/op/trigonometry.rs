@@ -103,17 +103,20 @@ fn apply<'a>(
 }
 
 fn angle<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
-    let (first, second) = (arguments[0].evaluate(frame)?, arguments[1].evaluate(frame)?);
-    if first.is_nullish() || second.is_nullish() {
-        return Ok(Value::NULL);
-    }
-    let numeric = |value: &Value<'_>, code: i32| {
-        Number::from_value(value.or_undefined()).ok_or_else(|| {
+    // The first argument decides before the second one is evaluated.
+    let numeric = |argument: &'a Expression, code: i32| {
+        let value = argument.evaluate(frame)?;
+        if value.is_nullish() {
+            return Ok(None);
+        }
+        let number = Number::from_value(value.or_undefined());
+        number.map(Some).ok_or_else(|| {
             let found = value.type_name();
             fault(code, format!("$atan2 only supports numeric types, not {found}"))
         })
     };
-    let (y, x) = (numeric(&first, 51044)?, numeric(&second, 51045)?);
+    let Some(y) = numeric(&arguments[0], 51044)? else { return Ok(Value::NULL) };
+    let Some(x) = numeric(&arguments[1], 51045)? else { return Ok(Value::NULL) };
     Ok(match (y, x) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
             number(Number::Decimal(atan2(y.to_decimal(), x.to_decimal())))

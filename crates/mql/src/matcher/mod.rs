@@ -83,7 +83,12 @@ impl Matcher {
     /// The same for the items of an array that `$pull` removes.
     pub fn parse_pulled(filter: RawDoc<'_>, context: &ParseContext) -> Result<Matcher> {
         let scope = Scope::default().collated(context.collation.clone());
-        Matcher::of(parse::parse_filter(filter, FilterContext::pulled(&scope))?)
+        Matcher::parse_plain(filter, &scope)
+    }
+
+    /// The same for a filter on array items, which refuses `$expr` and `$jsonSchema`.
+    pub fn parse_plain(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
+        Matcher::of(parse::parse_filter(filter, FilterContext::plain(scope))?)
     }
 
     /// The same with variables of a command for `$expr`.
@@ -206,9 +211,11 @@ pub enum ItemMatcher {
 
 impl ItemMatcher {
     /// Whether a document consists of such operators, determined by its first field. All others,
-    /// including those with `$or`, are filters on documents.
+    /// including those with `$or`, are filters on documents; so is one with `$not`, as in the
+    /// reference.
     pub fn is_operators(condition: RawDoc<'_>) -> bool {
-        condition.iter().next().is_some_and(|first| op::is_under_field(first.name()))
+        let operates = |name: &str| name != "$not" && op::is_under_field(name);
+        condition.iter().next().is_some_and(|first| operates(first.name()))
     }
 
     /// Parses operators such as `{$gte: 5, $lt: 9}`.

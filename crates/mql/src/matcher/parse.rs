@@ -22,6 +22,8 @@ pub struct FilterContext<'a> {
     pub(super) subject: Subject,
     /// Whether a search by distance is allowed.
     pub(super) near: NearPosition,
+    /// Whether `$expr` and `$jsonSchema` are refused.
+    pub(super) plain: bool,
 }
 
 /// The documents that a filter applies to.
@@ -31,8 +33,6 @@ pub(super) enum Subject {
     Document,
     /// Array items in such a document.
     ArrayItem,
-    /// Array items that an update removes.
-    PulledItem,
 }
 
 /// Whether a search by distance is allowed in a context.
@@ -49,12 +49,13 @@ pub(super) enum NearPosition {
 impl<'a> FilterContext<'a> {
     /// The context of a whole filter.
     pub(super) fn nothing(scope: &'a Scope) -> FilterContext<'a> {
-        FilterContext { depth: 0, scope, subject: Subject::Document, near: NearPosition::Nowhere }
+        let near = NearPosition::Nowhere;
+        FilterContext { depth: 0, scope, subject: Subject::Document, near, plain: false }
     }
 
-    /// The context of a filter in `$pull`.
-    pub(super) fn pulled(scope: &'a Scope) -> FilterContext<'a> {
-        FilterContext { subject: Subject::PulledItem, ..FilterContext::nothing(scope) }
+    /// The context of a filter on array items: in `$pull`, in `arrayFilters`, and in a projection.
+    pub(super) fn plain(scope: &'a Scope) -> FilterContext<'a> {
+        FilterContext { plain: true, ..FilterContext::nothing(scope) }
     }
 
     /// The context of a whole query.
@@ -126,6 +127,11 @@ fn parse_top_level(element: RawElement<'_>, context: FilterContext<'_>) -> Resul
     match op::find(name).map(|row| &row.parse) {
         Some(Parse::TopLevel(parse)) => parse(element, context),
         Some(Parse::MissingTopLevel) => Err(Error::not_implemented(name)),
+        _ if name == "$not" => {
+            let text = "unknown top level operator: $not. If you are trying to negate an entire \
+                        expression, use $nor.";
+            Err(Error::bad_value(text))
+        }
         _ => Err(Error::bad_value(format!(
             "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
              consider using $getField or $setField."

@@ -83,26 +83,40 @@ fn first_hit(
         },
         RawValue::Array(items) => {
             let position = array_index(name);
-            let addressed = position.and_then(|at| items.iter().nth(at));
-            if let Some(item) = addressed {
-                // An item addressed by its index in the path is not a matched item.
-                if let Some(hit) = first_hit(item.value(), rest, outer, predicate)? {
-                    return Ok(Some(hit));
-                }
-            }
             for (at, item) in items.iter().enumerate() {
-                let RawValue::Document(inner) = item.value() else { continue };
-                if addressed.is_some() && inner.get_element(name).is_none() {
-                    continue;
+                if let RawValue::Document(_) = item.value() {
+                    let hit = first_hit(item.value(), parts, outer.or(Some(at)), predicate)?;
+                    if hit.is_some() {
+                        return Ok(hit);
+                    }
                 }
-                let hit = first_hit(item.value(), parts, outer.or(Some(at)), predicate)?;
-                if hit.is_some() {
-                    return Ok(hit);
+                if position == Some(at) {
+                    let hit = at_position(item.value(), rest, outer, predicate)?;
+                    if hit.is_some() {
+                        return Ok(hit);
+                    }
                 }
             }
             Ok(None)
         }
         _ => Ok(missing_matches(predicate).then_some(outer)),
+    }
+}
+
+/// Continues at an item that the path addresses by its index, which is not a matched item.
+fn at_position(
+    item: RawValue<'_>,
+    rest: &[Box<str>],
+    outer: Option<usize>,
+    predicate: &Predicate,
+) -> Result<Option<Option<usize>>> {
+    match item {
+        RawValue::Array(_) | RawValue::Document(_) if !rest.is_empty() => {
+            first_hit(item, rest, outer, predicate)
+        }
+        _ if !rest.is_empty() => Ok(None),
+        _ if asks_for_arrays(predicate) => at_end(item, outer, predicate),
+        _ => Ok(value_matches(predicate, item)?.then_some(outer)),
     }
 }
 

@@ -27,7 +27,7 @@ impl ElementMatch {
         }
         let mut filter = DocBuilder::new();
         filter.append(FIELD, RawValue::Document(operator));
-        Ok(ElementMatch(Matcher::parse_in(filter.finish().as_doc(), scope)?))
+        Ok(ElementMatch(Matcher::parse_plain(filter.finish().as_doc(), scope)?))
     }
 
     /// The first item that satisfies the condition.

@@ -110,10 +110,8 @@ impl Parser<'_> {
 
     fn document(&mut self, path: &str, inner: RawDoc<'_>, depth: usize) -> Result<()> {
         let Some(first) = inner.iter().next() else {
-            let text = format!(
-                "An empty sub-projection is not a valid value. Found empty object at path {path}"
-            );
-            return fault(51270, text);
+            let name = path.rsplit('.').next().unwrap_or(path);
+            return fault(51270, format!("Invalid empty sub-projection: {name}"));
         };
         if !first.name_bytes().starts_with(b"$") {
             return inner.iter().try_for_each(|element| {
@@ -127,6 +125,10 @@ impl Parser<'_> {
         match (first.name(), self.kind) {
             ("$slice", ProjectionKind::Find) => self.slice(path, inner, first.value()),
             ("$elemMatch", ProjectionKind::Find) => self.elem_match(path, inner),
+            ("$elemMatch", _) => {
+                let text = "Cannot use $elemMatch in this context";
+                Err(Error::new(ErrorCode::InvalidPipelineOperator, text))
+            }
             ("$meta", _) => self.meta(path, inner),
             _ => self.expression(path, inner),
         }
@@ -174,11 +176,11 @@ impl Parser<'_> {
         if mayfly_expr::op::find(name).is_none() {
             return fault(31325, format!("Unknown expression {name}"));
         }
-        let parsed = Expression::parse_in(RawValue::Document(operator), self.scope)?;
         if self.mode == Some(Mode::Exclude) {
             let text = "Cannot use expression other than $meta in exclusion projection";
             return fault(31252, text);
         }
+        let parsed = Expression::parse_in(RawValue::Document(operator), self.scope)?;
         self.mode = Some(Mode::Include);
         self.insert(path, Branch::Expression(parsed))
     }

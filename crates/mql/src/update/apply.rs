@@ -182,7 +182,10 @@ fn modify_path(
         Err(_) if modifier.accepts_blocked_paths() => return Ok(()),
         Err(blocked) => {
             modifier.apply(None, &target)?;
-            return Err(blocked.into_error());
+            return Err(match modifier.only_existing() {
+                true => blocked.into_source_error(path),
+                false => blocked.into_error(),
+            });
         }
     };
     match change {

@@ -93,7 +93,7 @@ impl ArrayFilters {
 impl ArrayFilter {
     fn parse(filter: RawDoc<'_>, scope: &Scope) -> Result<ArrayFilter> {
         let in_context = |error: Error| error.in_context("Error parsing array filter");
-        let matcher = Matcher::parse_in(filter, scope).map_err(in_context)?;
+        let matcher = Matcher::parse_plain(filter, scope).map_err(in_context)?;
         let Some(identifier) = top_level_name(filter).map_err(in_context)? else {
             return Err(Error::failed_to_parse(
                 "Cannot use an expression without a top-level field name in arrayFilters",

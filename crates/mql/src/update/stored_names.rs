@@ -70,22 +70,22 @@ impl Neighbours<'_> {
         match element.name() {
             name @ ("$ref" | "$db") if !is_string => {
                 let found = element.value().type_name();
-                invalid(format!("the {name} of a DBRef must be a string, found {found}"))
+                invalid(format!("The DBRef {name} field must be a String, not a {found}"))
             }
             "$ref" if !is_named(self.after, "$id") => {
-                invalid("the $ref of a DBRef must be followed by its $id".to_owned())
+                invalid("The DBRef $ref field must be followed by a $id field".to_owned())
             }
             "$id" if !is_named(self.before, "$ref") => {
-                invalid("found $id without the $ref of a DBRef before it".to_owned())
+                invalid("Found $id field without a $ref before it, which is invalid.".to_owned())
             }
             "$db" if !is_named(self.before, "$id") => {
-                invalid("found $db without the $id of a DBRef before it".to_owned())
+                invalid("Found $db field without a $id before it, which is invalid.".to_owned())
             }
             "$ref" | "$id" | "$db" => Ok(()),
             name => Err(Error::new(
                 ErrorCode::DollarPrefixedFieldName,
                 format!(
-                    "The dollar ($) prefixed field '{name}' in '{name}' is not allowed for storage."
+                    "The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's replacement document. Consider using an aggregation pipeline with $replaceWith."
                 ),
             )),
         }

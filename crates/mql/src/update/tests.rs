@@ -201,7 +201,7 @@ fn errors() {
             "{a: 1, $set: {b: 1}}",
             "{}",
             52,
-            "The dollar ($) prefixed field '$set' in '$set' is not allowed for storage.",
+            "The dollar ($) prefixed field '$set' in '$set' is not allowed in the context of an update's replacement document. Consider using an aggregation pipeline with $replaceWith.",
         ),
     ];
     for (update, doc, code, text) in cases {

@@ -39,7 +39,8 @@ impl Blocked {
         )
     }
 
-    /// The reference's error for the path that a `$rename` reads.
+    /// The reference's error for the path that a `$rename` reads, or of which `$pop`, `$pull` and
+    /// `$pullAll` change an array.
     pub(super) fn into_source_error(self, path: &FieldPath) -> Error {
         let Blocked { part, parent, value } = self;
         let shown = ShellValue(value.as_raw()).to_string();

@@ -70,6 +70,9 @@ impl Sorter {
         fields: Option<&Fields>,
         op: &OpCtx,
     ) -> Result<()> {
+        if let Some(pattern) = &self.pattern {
+            pattern.check(document)?;
+        }
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         if let Some(pattern) = &self.pattern {

@@ -82,7 +82,7 @@ pub(crate) const ARGUMENTS: &[Argument] = &[
     ),
 ];
 pub(crate) const CODES: OwnCodes = OwnCodes {
-    unknown: (40245, "Unrecognized option to $bucketAuto: {}."),
+    unknown: (40245, "Unrecognized option to $bucketAuto: {}"),
     missing: Some((40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.")),
 };
 

@@ -28,6 +28,10 @@ impl Source for Documents {
 }
 
 pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Result<Box<dyn Source>> {
+    if value.as_document().is_some_and(RawDoc::is_empty) {
+        let text = "Invalid empty sub-projection: _tempDocumentsField";
+        return Err(Error::new(ErrorCode(51270), text));
+    }
     let expression = Expression::parse_in(value, context.scope)?;
     let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?;
     let Some(RawValue::Array(items)) = value.as_raw() else {

@@ -1,6 +1,7 @@
 //! `$skip` and `$limit`.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::shell::ShellValue;
 use mayfly_value::{Number, RawDoc, RawValue};
 
 use super::{Next, PipelineContext, Reads, Running, Stage, StageContext};
@@ -8,10 +9,12 @@ use crate::exec::Flow;
 
 fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
     Number::from_value(value).and_then(Number::to_i64_exact).ok_or_else(|| {
-        Error::new(
-            ErrorCode(code),
-            format!("invalid argument to {stage} stage: Expected an integer: {stage}: {value:?}"),
-        )
+        let shown = ShellValue(value);
+        let why = match value.is_number() {
+            true => format!("Expected an integer: {stage}: {shown}"),
+            false => format!("Expected a number in: {stage}: {shown}"),
+        };
+        Error::new(ErrorCode(code), format!("invalid argument to {stage} stage: {why}"))
     })
 }
 

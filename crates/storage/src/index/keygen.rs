@@ -7,8 +7,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::paths::visit_index_values_of;
-use mayfly_value::shell::ShellValue;
+use mayfly_value::paths::{check_positions, visit_index_values_of};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::index::kinds::Maintenance;
@@ -247,6 +246,7 @@ impl<'a> FieldCursor<'a, '_> {
             *self = match (value, parts.split_first()) {
                 (RawValue::Array(array), None) => return Some(array),
                 (RawValue::Array(array), Some((part, rest))) => match at_position(array, part) {
+                    Some(item) if rest.is_empty() => FieldCursor::Reached(item),
                     Some(item) => FieldCursor::At(item, rest),
                     None => return Some(array),
                 },
@@ -369,38 +369,6 @@ fn at_position<'a>(array: RawDoc<'a>, part: &str) -> Option<RawValue<'a>> {
     let item = array.iter().nth(position(part)?)?;
     let named = |item: RawValue<'_>| item.as_document().is_some_and(|doc| doc.get(part).is_some());
     (!array.iter().any(|other| named(other.value()))).then_some(item.value())
-}
-
-/// Refuses documents in which a number in a path is valid both as a position and as a field.
-fn check_positions(value: RawValue<'_>, parts: &[String]) -> Result<()> {
-    if !parts.iter().any(|part| position(part).is_some()) {
-        return Ok(());
-    }
-    let Some((part, rest)) = parts.split_first() else { return Ok(()) };
-    let array = match value {
-        RawValue::Document(inner) => {
-            return inner.get(part).map_or(Ok(()), |next| check_positions(next, rest));
-        }
-        RawValue::Array(array) => array,
-        _ => return Ok(()),
-    };
-    let item = position(part).and_then(|at| array.iter().nth(at));
-    match (item, at_position(array, part)) {
-        (Some(_), Some(item)) => check_positions(item, rest),
-        (Some(_), None) => Err(Error::new(
-            ErrorCode(16746),
-            format!(
-                "Ambiguous field name found in array (do not use numeric field names in embedded elements in an \
-                 array), field: '{part}' for array: {}",
-                ShellValue(value)
-            ),
-        )),
-        (None, _) => array
-            .iter()
-            .map(|item| item.value())
-            .filter(|item| matches!(item, RawValue::Document(_)))
-            .try_for_each(|item| check_positions(item, parts)),
-    }
 }
 
 fn position(part: &str) -> Option<usize> {

@@ -348,9 +348,13 @@ impl DeclaredStage {
     /// Sends the stage with these fields, and records an answer with another code.
     fn check(&self, fixture: &Fixture, fields: &str, code: i32, wrong: &mut Vec<String>) {
         let name = self.row.name;
+        // Joins look for their collection before all else.
+        let joins = matches!(name, "$lookup" | "$graphLookup") && !fields.contains("from:");
+        let from = if joins { "from: 'other', " } else { "" };
         for of in ["'c'", "1"] {
-            let text =
-                format!("{{aggregate: {of}, cursor: {{}}, pipeline: [{{{name}: {{{fields}}}}}]}}");
+            let text = format!(
+                "{{aggregate: {of}, cursor: {{}}, pipeline: [{{{name}: {{{from}{fields}}}}}]}}"
+            );
             let reply = fixture.run("admin", &text);
             if reply.as_doc().get("code") == Some(RawValue::Int32(code)) {
                 return;

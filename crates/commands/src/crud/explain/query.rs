@@ -14,7 +14,7 @@ use crate::context::CommandContext;
 use crate::crud::delete::{STATEMENT as DELETE_STATEMENT, deletes_all};
 use crate::crud::find_and_modify::returns_new;
 use crate::crud::update::{STATEMENT as UPDATE_STATEMENT, parse as parse_update};
-use crate::crud::{Collating, budget};
+use crate::crud::{Collating, budget, count_limit};
 use crate::request::Fields;
 
 /// The parts of the query as they were sent.
@@ -157,7 +157,7 @@ pub(super) fn count(
     let fields = &inner.fields;
     let parts = Parts {
         skip: fields.long("skip")?.unwrap_or(0),
-        limit: fields.long("limit")?.unwrap_or(0),
+        limit: count_limit(fields)? as i64,
         hint: fields.get("hint"),
         ..Parts::of(fields.document("query")?.unwrap_or(RawDoc::EMPTY))
     };

@@ -6,7 +6,7 @@ use mayfly_value::{DocBuilder, RawDoc};
 
 use super::{Inner, OnView, pipeline};
 use crate::context::CommandContext;
-use crate::crud::{Collating, Stages, count_on_view, decide_collation, reads_log};
+use crate::crud::{Collating, Stages, count_limit, count_on_view, decide_collation, reads_log};
 use crate::request::Fields;
 
 /// Explains a command on a view.
@@ -35,7 +35,7 @@ pub(super) fn explain(
 /// The stages of `count`.
 pub(super) fn count(fields: &Fields<'_>, view: &ResolvedView) -> Result<Stages> {
     let skip = fields.long("skip")?.unwrap_or(0);
-    let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
+    let limit = count_limit(fields)?;
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
     Ok(count_on_view(view, filter, skip, limit))
 }

@@ -153,7 +153,9 @@ fn modulo<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
         return Ok(Value::NULL);
     };
     if right.compare(Number::Int32(0)).is_eq() {
-        return Err(Error::new(ErrorCode(16610), "can't $mod by zero"));
+        let decimal = matches!((left, right), (Number::Decimal(_), _) | (_, Number::Decimal(_)));
+        let code = ErrorCode(if decimal { 5_733_415 } else { 16610 });
+        return Err(Error::new(code, "can't $mod by zero"));
     }
     if matches!(left, Number::Decimal(_)) || matches!(right, Number::Decimal(_)) {
         return Ok(number(Number::Decimal(left.to_decimal().remainder_of(right.to_decimal()))));

@@ -2,9 +2,9 @@
 //! decimal for a decimal argument. Powers of integers are integers where possible.
 
 use mayfly_base::Result;
-use mayfly_value::Number;
 use mayfly_value::arguments::error::mistyped;
-use mayfly_value::shell::ShellValue;
+use mayfly_value::shell::Brief;
+use mayfly_value::{Number, RawValue};
 
 use super::super::operand::{double, fault, number};
 use super::super::{OpRow, list};
@@ -75,7 +75,7 @@ fn logarithm<'a>(
 ) -> Result<Value<'a>> {
     let Some(value) = single(name, &arguments[0], frame)? else { return Ok(Value::NULL) };
     if !value.is_nan() && value.compare(zero()).is_le() {
-        let shown = ShellValue(value.to_value());
+        let shown = Brief(RawValue::Double(value.to_f64()));
         let text = format!("{name}'s argument must be a positive number, but is {shown}");
         return Err(fault(code, text));
     }
@@ -99,12 +99,12 @@ fn log<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
         return Err(fault(28757, format!("$log's base must be numeric, not {found}")));
     };
     if !argument.is_nan() && argument.compare(zero()).is_le() {
-        let shown = ShellValue(argument.to_value());
+        let shown = Brief(RawValue::Double(argument.to_f64()));
         let text = format!("$log's argument must be a positive number, but is {shown}");
         return Err(fault(28758, text));
     }
     if !to.is_nan() && (to.compare(zero()).is_le() || to.compare(Number::Int32(1)).is_eq()) {
-        let shown = ShellValue(to.to_value());
+        let shown = Brief(RawValue::Double(to.to_f64()));
         let text = format!("$log's base must be a positive number not equal to 1, but is {shown}");
         return Err(fault(28759, text));
     }

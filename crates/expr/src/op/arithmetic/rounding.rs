@@ -4,7 +4,7 @@
 use dec::Rounding;
 use mayfly_base::Result;
 use mayfly_value::decimal::Decimal;
-use mayfly_value::shell::ShellValue;
+use mayfly_value::shell::{Brief, ShellValue};
 use mayfly_value::{Number, RawValue};
 
 use super::super::operand::{fault, number};
@@ -136,12 +136,17 @@ fn precision(name: &str, given: RawValue<'_>) -> Result<i32> {
         let text = format!("can't convert from BSON type {} to long", given.type_name());
         return Err(fault(16004, text));
     };
-    let Some(places) = number.to_i64_exact() else {
+    if number.to_i64_truncated().is_none() {
+        let text = format!("Can't coerce out of range value {} to long", Brief(given));
+        return Err(fault(31109, text));
+    }
+    let whole = number.to_i64_exact().and_then(|places| i32::try_from(places).ok());
+    let Some(places) = whole else {
         let text = format!("precision argument to  {name} must be a integral value");
         return Err(fault(51082, text));
     };
-    match i32::try_from(places) {
-        Ok(places @ -20..=100) => Ok(places),
+    match places {
+        -20..=100 => Ok(places),
         _ => {
             let text = format!(
                 "cannot apply {name} with precision value {places} value must be in [-20, 100]"

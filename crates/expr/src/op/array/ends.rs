@@ -20,12 +20,15 @@ pub(in crate::op) const ROWS: &[OpRow] = &[
 /// Parses `{ n: ..., input: ... }`, for the operators and the accumulators.
 pub(crate) fn n_and_input(
     parser: &mut Parser<'_>,
+    name: &str,
     operand: RawValue<'_>,
 ) -> Result<(Expression, Expression)> {
+    let code = if matches!(name, "$firstN" | "$lastN") { 5_787_801 } else { 5_787_900 };
+    let shown = ShellValue(operand);
     let [n, input] = parts(
         operand,
         ["n", "input"],
-        |_| fault(5_787_900, format!("specification must be an object; found {operand:?}")),
+        |_| fault(code, format!("specification must be an object; found {name}: {shown}")),
         |name| fault(5_787_901, format!("Unknown argument for 'n' operator: {name}")),
     )?;
     let n = required(parser, n, || fault(5_787_906, "Missing value for 'n'"))?;
@@ -58,7 +61,7 @@ fn parse(
     row: &'static OpRow,
     operand: RawValue<'_>,
 ) -> Result<Expression> {
-    let (n, input) = n_and_input(parser, operand)?;
+    let (n, input) = n_and_input(parser, row.name, operand)?;
     parser.ready(row, run, Prepared::Which(row.name), vec![n, input])
 }
 

@@ -118,9 +118,7 @@ fn end<'a>(name: &str, arguments: &'a [Expression], frame: Frame<'a>) -> Result<
 fn slice<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let array = arguments[0].evaluate(frame)?;
     let second = arguments[1].evaluate(frame)?;
-    let third = arguments.get(2).map(|third| third.evaluate(frame)).transpose()?;
-    let nullish = |value: &Value<'_>| value.is_nullish();
-    if nullish(&array) || nullish(&second) || third.as_ref().is_some_and(nullish) {
+    if array.is_nullish() || second.is_nullish() {
         return Ok(Value::NULL);
     }
     let RawValue::Array(items) = array.or_undefined() else {
@@ -129,9 +127,13 @@ fn slice<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
         return Err(fault(28724, text));
     };
     let second = slice_number(&second, "Second", 28725)?;
-    let (skip, take) = match third {
+    let (skip, take) = match arguments.get(2) {
         None => (None, second),
         Some(third) => {
+            let third = third.evaluate(frame)?;
+            if third.is_nullish() {
+                return Ok(Value::NULL);
+            }
             let take = slice_number(&third, "Third", 28727)?;
             if take <= 0 {
                 let text = format!("Third argument to $slice must be positive: {take}");

@@ -5,7 +5,6 @@ use mayfly_value::{DocBuilder, RawValue};
 
 use super::super::operand::{array, fault, long_integer, parts, required};
 use super::super::{OpRow, Prepared, own};
-use super::sort::parse_order;
 use crate::order::Order;
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
@@ -66,7 +65,7 @@ fn parse(
         n => required(parser, n, || missing(codes.no_n, "n"))?,
     };
     let input = required(parser, input, || missing(codes.no_input, "input"))?;
-    let order = parse_order(order.unwrap_or(RawValue::Int32(1)))?;
+    let order = Order::parse(order.unwrap_or(RawValue::Int32(1)))?;
     parser.ready(row, run_of(name), Prepared::Sort(order), vec![n, input])
 }
 

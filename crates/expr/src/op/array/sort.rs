@@ -30,18 +30,7 @@ fn parse(
     })?;
     let order =
         order.ok_or_else(|| fault(2_942_503, "$sortArray requires 'sortBy' to be specified"))?;
-    parser.ready(row, sort, Prepared::Sort(parse_order(order)?), vec![input])
-}
-
-/// Parses `sortBy`.
-///
-/// # Errors
-/// 2942505 for a pattern without fields or with another direction than 1 and -1, errors of orders.
-pub(super) fn parse_order(order: RawValue<'_>) -> Result<Order> {
-    Order::parse(order).map_err(|error| match error.code().0 {
-        15974..=15976 => fault(2_942_505, error.message()),
-        _ => error,
-    })
+    parser.ready(row, sort, Prepared::Sort(Order::parse(order)?), vec![input])
 }
 
 fn sort<'a>(

@@ -58,21 +58,16 @@ fn from_text(value: &str, target: Target, options: &ConversionOptions) -> Result
         let text = "Format must be speficied when converting from 'string' to 'binData'";
         return Err(fault(4_341_115, text));
     };
-    if target.subtype == UUID && !matches!(format, "uuid" | "auto") {
-        return Err(fault(4_341_116, "Only the 'uuid' format is allowed with the UUID subtype"));
-    }
     let fail = |why: &str| {
         conversion_fault(format!("Input '{value}' doesn't match expected format '{format}'{why}"))
     };
+    if (format == "uuid") != (target.subtype == UUID) {
+        return Err(fail(": Only the 'uuid' format is allowed with the UUID subtype"));
+    }
     let bytes = match format {
-        "uuid" => {
-            if target.subtype != UUID {
-                return Err(fail(", because the subtype is no UUID"));
-            }
-            from_uuid(value).ok_or_else(|| fail(""))?
-        }
-        "auto" if target.subtype == UUID => from_uuid(value).ok_or_else(|| fail(""))?,
-        "base64" | "auto" => STANDARD.decode(value).map_err(|_| fail(""))?,
+        "uuid" => from_uuid(value).ok_or_else(|| fail(""))?,
+        "auto" => return Err(fail(": Invalid format 'auto'")),
+        "base64" => STANDARD.decode(value).map_err(|_| fail(""))?,
         "base64url" => URL_SAFE_NO_PAD.decode(value.trim_end_matches('=')).map_err(|_| fail(""))?,
         "hex" => hex::decode(value).map_err(|_| fail(""))?,
         _ => value.as_bytes().to_vec(),

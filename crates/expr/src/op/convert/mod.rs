@@ -90,8 +90,12 @@ fn convert<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a
         };
     }
     let Some(kind) = kind else { return Ok(Value::NULL) };
-    let target = Target { kind, subtype: target_subtype(&to)? };
     let options = options_of(arguments, frame)?;
+    let subtype = match makes_binary(input.or_undefined(), kind, &options) {
+        true => target_subtype(&to)?,
+        false => 0,
+    };
+    let target = Target { kind, subtype };
     match to::converted(input.or_undefined(), target, &options) {
         Ok(value) => Ok(value),
         // A year that a string cannot have is a failed conversion with a code of its own.
@@ -111,6 +115,19 @@ fn target_kind(to: &Value<'_>) -> Result<Option<u8>> {
     let kind = named.get("type").map(kind_of).transpose()?.flatten();
     let missing = || Error::failed_to_parse("Missing 'type' parameter to $convert's 'to' object");
     kind.ok_or_else(missing).map(Some)
+}
+
+/// Whether a conversion makes binary data. Other conversions do not look at the subtype.
+fn makes_binary(input: RawValue<'_>, kind: u8, options: &ConversionOptions) -> bool {
+    kind == ty::BINARY
+        && match input {
+            RawValue::String(_) => options.format.is_some(),
+            RawValue::Double(_)
+            | RawValue::Int32(_)
+            | RawValue::Int64(_)
+            | RawValue::Binary { .. } => true,
+            _ => false,
+        }
 }
 
 /// The binary subtype of the target.
@@ -221,9 +238,16 @@ fn options_of(arguments: &[Expression], frame: Frame<'_>) -> Result<ConversionOp
     match order.or_undefined() {
         RawValue::Null | RawValue::Undefined | RawValue::String("little") => {}
         RawValue::String("big") => options.big_endian = true,
-        other => {
-            let text = format!("Invalid 'byteOrder' argument for $convert: {}", ShellValue(other));
+        RawValue::String(other) => {
+            let text = format!("Invalid 'byteOrder' argument for $convert: {other}");
             return Err(fault(9_130_002, text));
+        }
+        other => {
+            let (found, shown) = (order.type_name(), ShellValue(other));
+            let text = format!(
+                "$convert requires that 'byteOrder' be a string, found: {found} with value {shown}"
+            );
+            return Err(fault(9_130_001, text));
         }
     }
     Ok(options)

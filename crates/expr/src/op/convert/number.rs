@@ -12,21 +12,24 @@ fn fail(text: &str, why: &str) -> Error {
     ))
 }
 
+fn illegal_prefix(text: &str) -> Error {
+    conversion_fault(format!("Illegal hexadecimal input in $convert with no onError value: {text}"))
+}
+
 /// Parses a number of the given type.
 ///
 /// # Errors
 /// 241 ConversionFailure.
 pub(super) fn parsed(text: &str, kind: u8) -> Result<Number> {
+    let whole_wanted = matches!(kind, ty::INT32 | ty::INT64);
     if text.is_empty() {
-        return Err(fail(text, "Empty string"));
+        return Err(fail(text, if whole_wanted { "No digits" } else { "Empty string" }));
     }
-    if text.starts_with(|c: char| c.is_ascii_whitespace()) {
+    if text.starts_with(|c: char| c.is_ascii_whitespace()) && !whole_wanted {
         return Err(fail(text, "Leading whitespace"));
     }
     if text.starts_with("0x") && kind != ty::DOUBLE {
-        return Err(conversion_fault(format!(
-            "Illegal hexadecimal input in $convert with no onError value: {text}"
-        )));
+        return Err(illegal_prefix(text));
     }
     match kind {
         ty::INT32 | ty::INT64 => {
@@ -51,6 +54,9 @@ pub(super) fn with_base(text: &str, base: u32, kind: u8) -> Result<Number> {
     if text.is_empty() {
         return Err(fail(text, "Empty string"));
     }
+    if text.starts_with("0x") || text.starts_with("0X") {
+        return Err(illegal_prefix(text));
+    }
     let whole = whole(text, base)?;
     match kind {
         ty::INT32 => i32::try_from(whole).map(Number::Int32).map_err(|_| fail(text, "Overflow")),
@@ -64,11 +70,10 @@ fn whole(text: &str, base: u32) -> Result<i64> {
         16 => digits.strip_prefix("0x").or(digits.strip_prefix("0X")).unwrap_or(digits),
         _ => digits,
     };
-    let known = digits.chars().take_while(|digit| digit.is_digit(base)).count();
-    if known == 0 {
-        return Err(fail(text, "Did not consume any digits"));
+    if digits.is_empty() {
+        return Err(fail(text, "No digits"));
     }
-    if known < digits.len() {
+    if !digits.chars().all(|digit| digit.is_digit(base)) {
         return Err(fail(text, "Did not consume whole string."));
     }
     let sign = if text.starts_with('-') { "-" } else { "" };
@@ -86,6 +91,9 @@ fn double(text: &str) -> Result<f64> {
         "inf" | "infinity" => return Ok(sign * f64::INFINITY),
         _ => {}
     }
+    if size.starts_with(['+', '-']) {
+        return Err(fail(text, "Did not consume any digits"));
+    }
     if let Some(digits) = size.strip_prefix("0x") {
         let value = hexadecimal(digits);
         let value = value.ok_or_else(|| fail(text, "Did not consume whole string."))?;
@@ -96,10 +104,16 @@ fn double(text: &str) -> Result<f64> {
     }
     let shaped = size.bytes().all(|byte| byte.is_ascii_digit() || b".e+-".contains(&byte));
     match size.parse::<f64>() {
-        Ok(value) if shaped && (value.is_infinite() || value == 0.0 && !is_zero(size)) => {
+        // As strtod, which reports values that only a subnormal number is near.
+        Ok(value)
+            if shaped && (value.is_infinite() || value < f64::MIN_POSITIVE && !is_zero(size)) =>
+        {
             Err(fail(text, "Out of range"))
         }
         Ok(value) if shaped => Ok(sign * value),
+        _ if !size.trim_start_matches('.').starts_with(|it: char| it.is_ascii_digit()) => {
+            Err(fail(text, "Did not consume any digits"))
+        }
         _ => Err(fail(text, "Did not consume whole string.")),
     }
 }

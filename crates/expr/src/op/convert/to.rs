@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, Result};
 use mayfly_value::decimal::Decimal;
-use mayfly_value::shell::ShellValue;
+use mayfly_value::shell::Brief;
 use mayfly_value::{Number, RawValue, ty, type_name};
 
 use super::super::date::text::from_text;
@@ -83,22 +83,16 @@ fn to_number(
         }
         other => Number::from_value(other).ok_or_else(|| unsupported(input, target))?,
     };
+    // A whole number is not named.
     let shown = |what: &str| {
-        let value = ShellValue(input);
+        let value = match input {
+            RawValue::Int32(_) | RawValue::Int64(_) => String::new(),
+            other => Brief(other).to_string(),
+        };
         conversion_fault(format!("{what} in $convert with no onError value: {value}"))
     };
     let whole = || -> Result<i64> {
-        let double = number.to_f64();
-        if number.is_nan() {
-            return Err(conversion_fault(
-                "Attempt to convert NaN value to integer type in $convert with no onError value",
-            ));
-        }
-        if double.is_infinite() && !matches!(number, Number::Decimal(Decimal::Finite { .. })) {
-            return Err(conversion_fault(
-                "Attempt to convert infinity value to integer type in $convert with no onError value",
-            ));
-        }
+        check_finite(number)?;
         number.to_i64_truncated().ok_or_else(|| shown("Conversion would overflow target type"))
     };
     Ok(number_value(match target.kind {
@@ -109,8 +103,14 @@ fn to_number(
         ty::INT64 => Number::Int64(whole()?),
         ty::DOUBLE => {
             let double = number.to_f64();
-            let finite = matches!(number, Number::Decimal(Decimal::Finite { .. }));
-            if double.is_infinite() && finite {
+            let lost = match number {
+                Number::Decimal(Decimal::Finite { coefficient: 0, .. }) => false,
+                Number::Decimal(Decimal::Finite { .. }) => {
+                    double.is_infinite() || double.abs() < f64::MIN_POSITIVE
+                }
+                _ => false,
+            };
+            if lost {
                 return Err(shown("Conversion would overflow target type"));
             }
             Number::Double(double)
@@ -132,11 +132,13 @@ fn to_string(
         }
         RawValue::Int32(value) => text(&value.to_string()),
         RawValue::Int64(value) => text(&value.to_string()),
-        RawValue::Double(value) => match (options.base, Number::Double(value).to_i64_exact()) {
-            (Some(base), Some(whole)) => text(&in_base(RawValue::Int64(whole), base)),
-            (Some(_), None) => Err(unsupported(input, target)),
-            (None, _) => text(&double_text(value)),
-        },
+        RawValue::Double(_) | RawValue::Decimal128(_) if options.base.is_some() => {
+            match Number::from_value(input).and_then(Number::to_i64_exact) {
+                Some(whole) => text(&in_base(RawValue::Int64(whole), options.base.unwrap_or(10))),
+                None => Err(unsupported(input, target)),
+            }
+        }
+        RawValue::Double(value) => text(&double_text(value)),
         RawValue::Decimal128(bytes) => text(&decimal_text(bytes)),
         RawValue::Date(ms) => text(&format::iso_text(ms)?),
         RawValue::ObjectId(id) => text(&hex::encode(id)),
@@ -158,14 +160,28 @@ fn in_base(value: RawValue<'_>, base: u32) -> String {
     if whole < 0 { format!("-{digits}") } else { digits }
 }
 
+/// Refuses numbers that no whole number is near.
+fn check_finite(number: Number) -> Result<()> {
+    let what = match number {
+        _ if number.is_nan() => "NaN",
+        Number::Decimal(Decimal::Finite { .. }) => return Ok(()),
+        _ if number.to_f64().is_infinite() => "infinity",
+        _ => return Ok(()),
+    };
+    Err(conversion_fault(format!(
+        "Attempt to convert {what} value to integer type in $convert with no onError value"
+    )))
+}
+
 fn to_date(input: RawValue<'_>, target: Target) -> Result<Value<'static>> {
     let ms = match input {
         RawValue::String(text) => from_text(text, None, None)?,
         RawValue::Int64(ms) => ms,
         RawValue::Double(_) | RawValue::Decimal128(_) => {
-            let number = Number::from_value(input).and_then(Number::to_i64_truncated);
-            number.ok_or_else(|| {
-                let value = ShellValue(input);
+            let number = Number::from_value(input);
+            number.map_or(Ok(()), check_finite)?;
+            number.and_then(Number::to_i64_truncated).ok_or_else(|| {
+                let value = Brief(input);
                 conversion_fault(format!(
                     "Conversion would overflow target type in $convert with no onError value: {value}"
                 ))
@@ -192,7 +208,10 @@ fn to_object_id(input: RawValue<'_>, target: Target) -> Result<Value<'static>> {
                 )));
             }
             let bytes = hex::decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-            let id = bytes.ok_or_else(|| fail("Invalid character found in hex string"))?;
+            let id = bytes.ok_or_else(|| {
+                let other = text.chars().find(|it| !it.is_ascii_hexdigit()).unwrap_or_default();
+                fail(&format!("Invalid character found in hex string: {other}"))
+            })?;
             Ok(Value::Borrowed(RawValue::ObjectId(id)))
         }
         _ => Err(unsupported(input, target)),

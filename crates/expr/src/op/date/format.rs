@@ -42,6 +42,7 @@ pub(super) fn abbreviated_month(letters: &str) -> Option<i64> {
 
 /// The number of a month, given its name or the first three letters of it.
 pub(super) fn month_named(name: &str) -> Option<i64> {
+    let name = if name.eq_ignore_ascii_case("sept") { "sep" } else { name };
     abbreviated_month(name).or_else(|| month_that(|month| month.eq_ignore_ascii_case(name)))
 }
 

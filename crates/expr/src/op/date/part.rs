@@ -48,7 +48,9 @@ fn parse(
                 }
             }
             let date = date.ok_or_else(|| {
-                fault(40539, format!("missing 'date' argument to {name}, provided: {operand:?}"))
+                let text =
+                    format!("missing 'date' argument to {name}, provided: {name}: {operand:?}");
+                fault(40539, text)
             })?;
             (parser.parse(date)?, optional(parser, timezone)?)
         }

@@ -82,15 +82,8 @@ fn part<'a>(
             format!("'{name}' must evaluate to an integer, found {found} with value {shown}");
         return Err(fault(40515, text));
     };
-    if matches!(name, "year" | "isoWeekYear") {
-        let (least, code) = if name == "year" { (0, 40523) } else { (1, 31095) };
-        if !(least..=9999).contains(&part) {
-            let text = format!(
-                "'{name}' must evaluate to an integer in the range {least} to 9999, found {part}"
-            );
-            return Err(fault(code, text));
-        }
-    } else if !matches!(name, "second" | "millisecond") && i16::try_from(part).is_err() {
+    let bounded = !matches!(name, "year" | "isoWeekYear" | "second" | "millisecond");
+    if bounded && i16::try_from(part).is_err() {
         let text = format!(
             "'{name}' must evaluate to a value in the range [-32768, 32767]; value {part} is not in range"
         );
@@ -99,34 +92,57 @@ fn part<'a>(
     Ok(Some(part))
 }
 
+/// Evaluates parts, given by their places and defaults; `None` when one is null or missing.
+fn these_parts<'a, const N: usize>(
+    places: [(usize, i64); N],
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Option<[i64; N]>> {
+    let mut found = [0; N];
+    for (place, (at, default)) in found.iter_mut().zip(places) {
+        match part(at, arguments, default, frame)? {
+            Some(part) => *place = part,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Checks the year, after no other part is null.
+fn check_year(name: &str, year: i64) -> Result<()> {
+    let (least, code) = if name == "year" { (0, 40523) } else { (1, 31095) };
+    if (least..=9999).contains(&year) {
+        return Ok(());
+    }
+    let text =
+        format!("'{name}' must evaluate to an integer in the range {least} to 9999, found {year}");
+    Err(fault(code, text))
+}
+
 fn from_parts<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let iso = !matches!(arguments[3], Expression::Absent);
     let first = if iso { 3 } else { 0 };
-    let mut found = [0; 7];
-    for (place, (at, default)) in found.iter_mut().zip([
-        (first, 0),
-        (first + 1, 1),
-        (first + 2, 1),
-        (6, 0),
-        (7, 0),
-        (8, 0),
-        (9, 0),
-    ]) {
-        match part(at, arguments, default, frame)? {
-            Some(part) => *place = part,
-            None => return Ok(Value::NULL),
-        }
-    }
+    // The time, the time zone and the day are evaluated in this order: the first one that is null
+    // or wrong decides.
+    let Some([hour, minute, second, millisecond]) =
+        these_parts([(6, 0), (7, 0), (8, 0), (9, 0)], arguments, frame)?
+    else {
+        return Ok(Value::NULL);
+    };
     let Some(zone) = zone_of(&arguments[10], frame)? else { return Ok(Value::NULL) };
-    let [year, second, third, hour, minute, seconds, millisecond] = found;
-    let mut civil =
-        Civil { year, month: second, day: third, hour, minute, second: seconds, millisecond };
+    let Some([year, month, day]) =
+        these_parts([(first, 0), (first + 1, 1), (first + 2, 1)], arguments, frame)?
+    else {
+        return Ok(Value::NULL);
+    };
+    check_year(NAMES[first], year)?;
+    let mut civil = Civil { year, month, day, hour, minute, second, millisecond };
     if iso {
         // The first ISO week is the one with January 4.
         let fourth = days_of(year, 1, 4);
         let monday = fourth - (weekday(fourth) + 6) % 7;
         civil.month = 1;
-        civil.day = monday + (second - 1) * 7 + third - 1 - days_of(year, 1, 1) + 1;
+        civil.day = monday + (month - 1) * 7 + day - 1 - days_of(year, 1, 1) + 1;
     }
     let moment = civil.local_ms().and_then(|local| zone.utc_ms(local));
     moment.map(date).ok_or_else(|| {

@@ -55,12 +55,16 @@ fn shift<'a>(
 ) -> Result<Value<'a>> {
     let Prepared::Which(name) = *prepared else { return Ok(Value::NULL) };
     let start = arguments[0].evaluate(frame)?;
-    let unit = arguments[1].evaluate(frame)?;
-    let amount = arguments[2].evaluate(frame)?;
-    if start.is_nullish() || amount.is_nullish() {
+    if start.is_nullish() {
         return Ok(Value::NULL);
     }
+    let unit = arguments[1].evaluate(frame)?;
     let Some(unit) = unit_of(name, &unit)? else { return Ok(Value::NULL) };
+    let amount = arguments[2].evaluate(frame)?;
+    if amount.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let Some(zone) = zone_of(&arguments[3], frame)? else { return Ok(Value::NULL) };
     let Some(ms) = as_date(start.or_undefined()) else {
         let text = format!("{name} requires startDate to be convertible to a date");
         return Err(fault(5_166_403, text));
@@ -69,7 +73,6 @@ fn shift<'a>(
         let text = format!("{name} expects integer amount of time units");
         return Err(fault(5_166_405, text));
     };
-    let Some(zone) = zone_of(&arguments[3], frame)? else { return Ok(Value::NULL) };
     let by = match name {
         "$dateSubtract" => by.checked_neg().ok_or_else(|| {
             let shown = ShellValue(RawValue::Int64(by)).to_string();

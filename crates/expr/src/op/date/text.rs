@@ -50,6 +50,8 @@ struct Parts {
     time: Option<[i64; 4]>,
     zone: Option<Zone>,
     moment: Option<i64>,
+    /// The named day, with Sunday as 0.
+    weekday: Option<i64>,
 }
 
 impl Parts {
@@ -87,9 +89,11 @@ impl Parts {
                 )));
             }
         };
+        // A named day is that day or the first such day after it.
         let days = days.ok_or_else(invalid)?;
+        let days = days + self.weekday.map_or(0, |named| (named - weekday(days)).rem_euclid(7));
         let [hour, minute, second, millisecond] = self.time.unwrap_or_default();
-        if hour > 24 || minute > 59 || second > 60 {
+        if hour > 24 || minute > 59 || second > 59 {
             return Err(invalid());
         }
         let (year, month, day) = super::civil::date_of(days);
@@ -158,6 +162,9 @@ impl<'t> Reader<'t> {
         let name = &self.rest()[..length];
         // Identifiers such as Europe/London are not accepted.
         let offset = fixed_offset(name.strip_prefix("GMT").unwrap_or(name));
+        if offset.is_some_and(|offset| offset.abs() >= 25 * 3_600_000) {
+            return None;
+        }
         let zone = Zone::Fixed(offset.or_else(|| abbreviated(name))?);
         self.parts.zone = Some(zone);
         self.at += length;
@@ -178,7 +185,13 @@ impl<'t> Reader<'t> {
                 'd' => self.parts.day = Some(self.number(1, 2)?),
                 'm' => self.parts.month = Some(self.number(1, 2)?),
                 'Y' => self.parts.year = Some(self.number(1, 4)?),
-                'j' => self.parts.day_of_year = Some(self.number(1, 3)?),
+                'j' => {
+                    // The reference counts from 0 here, and goes on into the next year.
+                    let first = days_of(self.parts.year?, 1, 1);
+                    let (year, month, day) = super::civil::date_of(first + self.number(1, 3)?);
+                    (self.parts.year, self.parts.month) = (Some(year), Some(month));
+                    self.parts.day = Some(day);
+                }
                 'G' => self.parts.iso.0 = Some(self.number(1, 4)?),
                 'V' => self.parts.iso.1 = Some(self.number(1, 2)?),
                 'u' => self.parts.iso.2 = Some(self.number(1, 1)?),
@@ -215,27 +228,39 @@ impl<'t> Reader<'t> {
         if self.take('@').is_some() {
             let sign = if self.take('-').is_some() { -1 } else { 1 };
             let seconds = self.number(1, 15)?;
-            self.parts.moment = Some(sign * seconds * 1000);
+            let fraction = match self.take('.') {
+                Some(()) => self.fraction(usize::MAX)?,
+                None => 0,
+            };
+            self.parts.moment = Some(sign * (seconds * 1000 + fraction));
             return self.rest().is_empty().then_some(());
+        }
+        if self.is_clock() {
+            self.clock(true)?;
+            self.blanks();
         }
         self.day()?;
         self.blanks();
+        // A "T" alone is the zone of that letter.
+        let lettered = self.rest().starts_with(['T', 't']) && self.rest().len() > 1;
+        self.at += usize::from(lettered);
+        if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            self.clock(!lettered)?;
+        } else {
+            self.named_time();
+        }
+        self.blanks();
         if !self.rest().is_empty() {
-            if self.rest().starts_with(['T', 't']) {
-                self.at += 1;
-            }
-            if self.rest().starts_with(|c: char| c.is_ascii_digit()) {
-                self.clock()?;
-            } else {
-                self.named_time();
-            }
-            self.blanks();
-            if !self.rest().is_empty() {
-                self.zone()?;
-            }
+            self.zone()?;
         }
         self.blanks();
         self.rest().is_empty().then_some(())
+    }
+
+    /// Whether a time of day follows, such as `9:30`.
+    fn is_clock(&self) -> bool {
+        let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
+        matches!(digits, 1 | 2) && self.rest().as_bytes().get(digits) == Some(&b':')
     }
 
     /// Parses a day in any of its forms.
@@ -314,11 +339,15 @@ impl<'t> Reader<'t> {
     fn iso_day(&mut self) -> Option<()> {
         let year = self.number(4, 4)?;
         let dash = self.take('-').is_some() || self.take('/').is_some();
-        if dash && let Some(month) = self.month_word() {
+        if !dash {
+            self.blanks();
+        }
+        if let Some(month) = self.month_word() {
             self.parts.year = Some(year);
             self.parts.month = Some(month);
-            self.take('-')?;
-            self.parts.day = Some(self.number(1, 2)?);
+            // A month alone means its first day.
+            let day = self.take('-').map_or(Some(1), |()| self.number(1, 2));
+            self.parts.day = Some(day?);
             return Some(());
         }
         if self.take('W').is_some() {
@@ -365,6 +394,9 @@ impl<'t> Reader<'t> {
             && DAYS.iter().any(|day| word.to_ascii_lowercase().starts_with(day))
             && abbreviated_month(word).is_none();
         if is_day {
+            let lower = word.to_ascii_lowercase();
+            let at = DAYS.iter().position(|day| lower.starts_with(day)).unwrap_or(0);
+            self.parts.weekday = Some((at as i64 + 1) % 7);
             self.separator();
             return self.day();
         }
@@ -373,7 +405,12 @@ impl<'t> Reader<'t> {
             return None;
         };
         self.parts.month = Some(month);
+        let comma = self.rest().starts_with(',');
         self.separator();
+        if self.rest().bytes().take_while(u8::is_ascii_digit).count() == 4 && !comma {
+            (self.parts.year, self.parts.day) = (Some(self.number(4, 4)?), Some(1));
+            return Some(());
+        }
         self.parts.day = Some(self.number(1, 2)?);
         for suffix in ["st", "nd", "rd", "th"] {
             if self.rest().starts_with(suffix) {
@@ -382,13 +419,18 @@ impl<'t> Reader<'t> {
             }
         }
         self.separator();
+        if self.is_clock() {
+            self.clock(true)?;
+            self.blanks();
+        }
         self.parts.year = Some(self.number(4, 4)?);
         Some(())
     }
 
-    /// Parses `12:10[:40[.787]]`, with `am` or `pm`, or `121040`.
-    fn clock(&mut self) -> Option<()> {
-        let mut time = [0; 4];
+    /// Parses `12:10[:40[.787]]` or `121040`; if `halves` are allowed, with `am` or `pm`, which do
+    /// not go with a fraction and with the hours 0 and 13 to 24.
+    fn clock(&mut self, halves: bool) -> Option<()> {
+        let (mut time, mut fraction) = ([0; 4], false);
         time[0] = self.number(1, 2)?;
         let colon = self.take(':').is_some();
         if colon || self.rest().starts_with(|c: char| c.is_ascii_digit()) {
@@ -398,23 +440,27 @@ impl<'t> Reader<'t> {
                 time[2] = self.number(2, 2)?;
                 if self.take('.').is_some() || self.take(',').is_some() {
                     time[3] = self.fraction(usize::MAX)?;
+                    fraction = true;
                 }
             }
         }
         self.blanks();
-        let lower = self.rest().get(..2).map(str::to_ascii_lowercase);
-        match lower.as_deref() {
-            Some("am") => {
-                time[0] %= 12;
-                self.at += 2;
-            }
-            Some("pm") => {
-                time[0] = time[0] % 12 + 12;
-                self.at += 2;
-            }
-            _ => {}
+        if halves && (1..=12).contains(&time[0]) && !fraction {
+            time[0] = self.half_of_day(time[0]);
         }
         self.parts.time = Some(time);
         Some(())
+    }
+
+    /// Parses `am` or `pm`, with points or without, and returns the hour of the day.
+    fn half_of_day(&mut self, hour: i64) -> i64 {
+        for (name, from) in [("am", 0), ("a.m.", 0), ("pm", 12), ("p.m.", 12)] {
+            let there = self.rest().get(..name.len());
+            if there.is_some_and(|word| word.eq_ignore_ascii_case(name)) {
+                self.at += name.len();
+                return hour % 12 + from;
+            }
+        }
+        hour
     }
 }

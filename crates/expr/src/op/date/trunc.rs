@@ -119,9 +119,8 @@ pub(crate) fn truncated(ms: i64, unit: Unit, bin: i64, zone: &Zone, first_day: i
     match unit {
         Unit::Millisecond | Unit::Second | Unit::Minute | Unit::Hour => {
             let step = unit.fixed_ms()?.checked_mul(bin)?;
-            // By the local clock at that moment.
-            let start = down(local, reference_day * DAY_MS, step)?;
-            start.checked_sub(zone.offset_ms(ms))
+            // By the time that has passed, whatever the local clock did.
+            down(ms, zone.utc_ms(reference_day * DAY_MS)?, step)
         }
         Unit::Day => {
             let day = down(local.div_euclid(DAY_MS), reference_day, bin)?;

@@ -110,6 +110,8 @@ const ABBREVIATIONS: &[(&str, f64)] = &[
     ("utc", 0.0),
     ("gmt", 0.0),
     ("wet", 0.0),
+    ("ist", 2.0),
+    ("ndt", -9052.0 / 3600.0),
     ("west", 1.0),
     ("bst", 1.0),
     ("cet", 1.0),
@@ -150,7 +152,7 @@ pub(crate) fn abbreviated(name: &str) -> Option<i64> {
         [letter @ b'n'..=b'y'] => -f64::from(letter - b'n') - 1.0,
         name => ABBREVIATIONS.iter().find(|(abbreviation, _)| abbreviation.as_bytes() == name)?.1,
     };
-    Some((hours * 3_600_000.0) as i64)
+    Some((hours * 3_600_000.0).round() as i64)
 }
 
 /// Parses `+hh`, `+hhmm`, `+hh:mm`.

@@ -13,20 +13,22 @@ use crate::matcher::whole::Computed;
 use crate::matcher::{CmpOp, DocumentTest, Expr, Predicate, Schema};
 
 pub(super) fn expr(element: RawElement<'_>, context: FilterContext<'_>) -> Result<Option<Expr>> {
-    match context.subject {
-        Subject::Document => {}
-        Subject::ArrayItem => {
-            return Err(Error::bad_value("$expr can only be applied to the top-level document"));
-        }
-        Subject::PulledItem => {
-            let text = "$expr is not allowed in this context";
-            return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
-        }
+    if context.subject == Subject::ArrayItem {
+        return Err(Error::bad_value("$expr can only be applied to the top-level document"));
     }
+    check_allowed("$expr", context)?;
     let expression = Expression::parse_in(element.value(), context.scope)?;
     let implied = implied(&expression, context.scope);
     let computed = Computed { expression, implied, written: element.value().to_owned() };
     Ok(Some(Expr::Document(DocumentTest::Computed(Arc::new(computed)))))
+}
+
+fn check_allowed(operator: &str, context: FilterContext<'_>) -> Result<()> {
+    if context.plain {
+        let text = format!("{operator} is not allowed in this context");
+        return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
+    }
+    Ok(())
 }
 
 /// Derives predicates from equality with constants. An expression compares the field itself; if the
@@ -51,10 +53,7 @@ pub(super) fn json_schema(
     element: RawElement<'_>,
     context: FilterContext<'_>,
 ) -> Result<Option<Expr>> {
-    if context.subject == Subject::ArrayItem {
-        let text = "$jsonSchema can only be applied to the top-level document";
-        return Err(Error::bad_value(text));
-    }
+    check_allowed("$jsonSchema", context)?;
     let RawValue::Document(schema) = element.value() else {
         return Err(mistyped("$jsonSchema must be an object"));
     };

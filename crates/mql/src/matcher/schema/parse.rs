@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use mayfly_base::limits::MAX_FILTER_DEPTH;
 use mayfly_base::{Error, Result};
+use mayfly_value::decimal::Decimal;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Number, RawDoc, RawElement, RawValue, ty};
 
@@ -192,14 +193,15 @@ fn size(element: RawElement<'_>) -> Result<i64> {
 
 fn multiple_of(schema: &mut Schema, element: RawElement<'_>, _: usize) -> Result<()> {
     let unit = number(element)?;
-    let is_infinite = unit.to_f64().is_infinite();
-    if !unit.is_nan() && unit.compare(Number::Int32(0)).is_le() {
+    if unit.is_nan() {
+        return Err(Error::bad_value("divisor cannot be NaN"));
+    }
+    if unit.compare(Number::Int32(0)).is_le() {
         let text = "$jsonSchema keyword 'multipleOf' must have a positive value";
         return Err(Error::failed_to_parse(text));
     }
-    if unit.is_nan() || is_infinite {
-        let what = if is_infinite { "infinite" } else { "NaN" };
-        return Err(Error::bad_value(format!("divisor cannot be {what}")));
+    if matches!(unit.to_decimal(), Decimal::Infinity { .. }) {
+        return Err(Error::bad_value("divisor cannot be infinite"));
     }
     schema.numbers.multiple_of = Some(unit);
     Ok(())

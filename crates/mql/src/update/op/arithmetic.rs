@@ -68,7 +68,14 @@ impl Modifier for Arithmetic {
                 target.document_name()
             ))
         })?;
-        Ok(Change::Set(result.to_value().to_owned()))
+        // As in the reference an equal number is no change, so a zero keeps its sign, and a decimal
+        // its digits.
+        let equal = !number.is_nan() && result.compare(number).is_eq();
+        let result = result.to_value();
+        if equal && result.type_byte() == value.type_byte() {
+            return Ok(Change::Keep);
+        }
+        Ok(Change::Set(result.to_owned()))
     }
 }
 

@@ -89,6 +89,10 @@ enum Pop {
 }
 
 impl Modifier for Pop {
+    fn only_existing(&self) -> bool {
+        true
+    }
+
     fn apply(&self, current: Option<RawValue<'_>>, target: &Target<'_>) -> Result<Change> {
         let items = match current {
             None => return Ok(Change::Keep),

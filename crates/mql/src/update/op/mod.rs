@@ -61,6 +61,11 @@ pub trait Modifier: fmt::Debug + Send + Sync {
         PathWrite::Whole
     }
 
+    /// Whether the operator only changes what is there, and creates no field.
+    fn only_existing(&self) -> bool {
+        false
+    }
+
     /// Whether a path through a scalar, or by a name through an array, counts as a missing field.
     /// Other operators refuse such a path, even if they would not create it.
     fn accepts_blocked_paths(&self) -> bool {

@@ -31,6 +31,10 @@ impl Pull {
 }
 
 impl Modifier for Pull {
+    fn only_existing(&self) -> bool {
+        true
+    }
+
     fn apply(&self, current: Option<RawValue<'_>>, _target: &Target<'_>) -> Result<Change> {
         let items = match current {
             None => return Ok(Change::Keep),

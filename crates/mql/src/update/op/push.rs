@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_value::{
-    Collation, Number, PathWrite, RawDoc, RawValue, SortOrder, ValueBuf, compare_values_in,
-};
+use mayfly_expr::Order;
+use mayfly_value::{Collation, Number, PathWrite, RawDoc, RawValue, SortOrder, ValueBuf};
 
 use super::{Change, Modifier, Operand, Target, array_of};
-use crate::SortPattern;
 
 #[derive(Debug)]
 struct Push {
@@ -17,14 +15,8 @@ struct Push {
     position: Option<i64>,
     /// Keeps the last items when negative.
     slice: Option<i64>,
-    sort: Option<ItemSort>,
+    sort: Option<Order>,
     collation: Option<Arc<Collation>>,
-}
-
-#[derive(Debug)]
-enum ItemSort {
-    Whole(SortOrder),
-    Fields(SortPattern),
 }
 
 impl Modifier for Push {
@@ -49,17 +41,8 @@ impl Modifier for Push {
         let at = position_in(self.position, items.len());
         items.splice(at..at, self.values.iter().map(ValueBuf::as_raw));
         let collation = self.collation.as_deref();
-        match &self.sort {
-            Some(ItemSort::Whole(SortOrder::Ascending)) => {
-                items.sort_by(|a, b| compare_values_in(*a, *b, collation));
-            }
-            Some(ItemSort::Whole(SortOrder::Descending)) => {
-                items.sort_by(|a, b| compare_values_in(*b, *a, collation));
-            }
-            Some(ItemSort::Fields(pattern)) => items.sort_by_cached_key(|item| {
-                pattern.sort_key(item.as_document().unwrap_or(RawDoc::EMPTY))
-            }),
-            None => {}
+        if let Some(order) = &self.sort {
+            items.sort_by(|a, b| order.compare(*a, *b, collation));
         }
         let kept = match self.slice {
             Some(first @ 0..) => &items[..clamped(first, items.len())],
@@ -106,7 +89,7 @@ pub(super) fn push(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
             },
             "$position" => push.position = Some(integer(value, "$position", ", not of")?),
             "$slice" => push.slice = Some(integer(value, "$slice", " but was given")?),
-            "$sort" => push.sort = Some(item_sort(value, operand)?),
+            "$sort" => push.sort = Some(item_sort(value)?),
             other => {
                 return Err(Error::bad_value(format!("Unrecognized clause in $push: {other}")));
             }
@@ -124,41 +107,18 @@ fn integer(value: RawValue<'_>, clause: &str, verb: &str) -> Result<i64> {
     })
 }
 
-fn item_sort(value: RawValue<'_>, operand: &Operand<'_>) -> Result<ItemSort> {
+fn item_sort(value: RawValue<'_>) -> Result<Order> {
     if let RawValue::Document(pattern) = value {
-        check_pattern(pattern)?;
-        let pattern = SortPattern::parse(pattern)?;
-        return Ok(ItemSort::Fields(pattern.collated(operand.context.collation.clone())));
+        return Order::parse_items(pattern);
     }
     match Number::from_value(value).and_then(Number::to_i64_exact) {
-        Some(1) => Ok(ItemSort::Whole(SortOrder::Ascending)),
-        Some(-1) => Ok(ItemSort::Whole(SortOrder::Descending)),
-        Some(_) => Err(Error::bad_value("The $sort element value must be either 1 or -1")),
-        None => Err(Error::bad_value(
+        Some(1) => Ok(Order::Whole(SortOrder::Ascending)),
+        Some(-1) => Ok(Order::Whole(SortOrder::Descending)),
+        _ if value.is_number() => {
+            Err(Error::bad_value("The $sort element value must be either 1 or -1"))
+        }
+        _ => Err(Error::bad_value(
             "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
         )),
     }
-}
-
-fn check_pattern(pattern: RawDoc<'_>) -> Result<()> {
-    if pattern.is_empty() {
-        let text = "The $sort pattern is empty when it should be a set of fields.";
-        return Err(Error::bad_value(text));
-    }
-    for field in pattern.iter() {
-        let direction = Number::from_value(field.value()).and_then(Number::to_i64_exact);
-        if !matches!(direction, Some(1 | -1)) {
-            return Err(Error::bad_value("The $sort element value must be either 1 or -1"));
-        }
-        if field.name().is_empty() {
-            return Err(Error::bad_value("The $sort field cannot be empty"));
-        }
-        if field.name().split('.').any(str::is_empty) {
-            return Err(Error::bad_value(format!(
-                "The $sort field is a dotted field but has an empty part: {}",
-                field.name()
-            )));
-        }
-    }
-    Ok(())
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use mayfly_mql::matcher::{Expr, Predicate};
 use mayfly_value::Collation;
+use mayfly_value::paths::array_index;
 
 use super::operators::{bounds_of, outside};
 use crate::plan::types::bounds::{Bounds, Condition, FieldBounds};
@@ -30,6 +31,11 @@ pub(crate) fn conjuncts<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> boo
         }
         Expr::Or(_) | Expr::Nor(_) => true,
     }
+}
+
+/// Whether a path goes through a position of an array.
+fn has_position(path: &str) -> bool {
+    path.split('.').skip(1).any(|part| array_index(part).is_some())
 }
 
 /// Reads the bounds for each field of a filter, in the order in which the filter names the fields.
@@ -149,6 +155,8 @@ impl<'q> Reader<'q, '_> {
                 let only = whole.filter(|_| parts.len() == 1);
                 parts.iter().for_each(|part| self.predicate(path.clone(), part, only, place));
             }
+            // The key of an item at a position is the item as it is, also an array.
+            Predicate::ElemMatchValue(_) | Predicate::Size(_) if has_position(&path) => {}
             Predicate::ElemMatchValue(parts) => {
                 let place = self.inside(place, String::new());
                 parts.iter().for_each(|part| self.predicate(path.clone(), part, None, &place));
@@ -157,11 +165,16 @@ impl<'q> Reader<'q, '_> {
                 let place = self.inside(place, format!("{path}."));
                 self.read(inner, None, &place);
             }
-            other => {
-                if let Some(bounds) = bounds_of(other, self.collation) {
-                    self.add(path, bounds, place, whole);
+            other => match bounds_of(other, self.collation) {
+                // An array's document without a field of the position's name counts as missing in
+                // a filter, but has no key of its own.
+                Some(bounds) if has_position(&path) && bounds.includes_missing => {}
+                Some(bounds) if has_position(&path) => {
+                    self.add(path, Bounds { exact: false, ..bounds }, place, whole);
                 }
-            }
+                Some(bounds) => self.add(path, bounds, place, whole),
+                None => {}
+            },
         }
     }
 

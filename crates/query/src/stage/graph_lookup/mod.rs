@@ -47,11 +47,14 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     if let Some(named) = spec.get("from") {
         context.needs_named(named);
     }
-    let given = Fields::read_with(spec, "$graphLookup", ARGUMENTS, CODES)?;
-    let Some(collection) = given.string("from")? else {
+    let missing = || {
         let text = "missing 'from' option to $graphLookup stage specification";
-        return Err(Error::failed_to_parse(text));
+        Error::failed_to_parse(format!("{text}: {}", ShellValue(value)))
     };
+    // The collection comes before all other parts.
+    spec.get("from").ok_or_else(missing)?;
+    let given = Fields::read_with(spec, "$graphLookup", ARGUMENTS, CODES)?;
+    let collection = given.string("from")?.ok_or_else(missing)?;
     let start = Expression::parse_in(
         given.doc().get("startWith").unwrap_or(RawValue::Null),
         context.scope,

@@ -43,6 +43,8 @@ fn join_fields(
     Err(Error::failed_to_parse(text))
 }
 
+const NO_PIPELINE: &str = "must specify 'pipeline' when 'from' is empty";
+
 /// Parses the stage.
 ///
 /// # Errors
@@ -58,6 +60,10 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
     if let Some(named) = spec.get("from") {
         context.needs_named(named);
     }
+    // The collection comes before all other parts.
+    if spec.get("from").is_none() && spec.get("pipeline").is_none() {
+        return fail(NO_PIPELINE);
+    }
     let given = Fields::read(spec, "$lookup", ARGUMENTS)?;
     let (from, result) = (given.string("from")?, given.string("as")?.unwrap_or_default());
     let (local, foreign) = (given.string("localField")?, given.string("foreignField")?);
@@ -72,7 +78,7 @@ pub(crate) fn parse(value: RawValue<'_>, context: &PipelineContext<'_>) -> Resul
         return fail("$lookup with a 'let' argument must also specify 'pipeline'");
     }
     if from.is_none() && pipeline.is_none() {
-        return fail("must specify 'pipeline' when 'from' is empty");
+        return fail(NO_PIPELINE);
     }
     let from: Option<Namespace> = from.map(|name| context.collection(name)).transpose()?;
     let names = variables.unwrap_or(RawDoc::EMPTY);

@@ -296,7 +296,14 @@ impl Random {
                 let path = self.one(&["b", "d", "b.d"]);
                 Pull::Documents(Filter::Field(path, vec![self.test(true)]))
             }
-            _ => Pull::Items(self.test(true)),
+            _ => {
+                // A condition of `$pull` must not begin with `$not`.
+                let mut test = self.test(true);
+                while let Test::Not(inner) = test {
+                    test = *inner;
+                }
+                Pull::Items(test)
+            }
         }
     }
 }
