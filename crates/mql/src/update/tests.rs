@@ -274,7 +274,7 @@ fn clause_errors() {
         (
             "{$push: {a: {$each: [], $sort: {}}}}",
             2,
-            "The $sort pattern is empty when it should be a set of fields.",
+            "The sort pattern is empty when it should be a set of fields.",
         ),
         (
             "{$push: {a: {$each: [], $sort: {b: 2}}}}",
