@@ -274,12 +274,12 @@ fn clause_errors() {
         (
             "{$push: {a: {$each: [], $sort: {}}}}",
             2,
-            "The $sort pattern is empty when it should be a set of fields.",
+            "The sort pattern is empty when it should be a set of fields.",
         ),
         (
             "{$push: {a: {$each: [], $sort: {b: 2}}}}",
             2,
-            "The $sort element value must be either 1 or -1",
+            "The sort element value must be either 1 or -1",
         ),
         ("{$push: {a: {$each: [], $foo: 2}}}", 2, "Unrecognized clause in $push: $foo"),
         (
