@@ -79,7 +79,7 @@ pub(crate) struct KindRow {
     /// The kind of the field with the mark.
     pub(crate) field: FieldKind,
     /// Options of this kind only.
-    pub(crate) options: &'static [&'static str],
+    pub(crate) options: &'static [KindOption],
     /// Whether definitions with the same key and other options are the same index.
     pub(crate) other_options: OtherOptions,
     /// Where a time series may have it.
@@ -102,6 +102,36 @@ pub(crate) enum Mark {
     Value,
     /// The field's name.
     Name(fn(&str) -> bool),
+}
+
+/// An option of a kind. Its type is checked in definitions of every kind.
+pub(crate) struct KindOption {
+    pub(crate) name: &'static str,
+    pub(crate) form: OptionForm,
+}
+
+/// The types of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OptionForm {
+    Number,
+    String,
+    /// Weights of a text index: a document, or an array or a string, which the kind refuses.
+    Weights,
+    /// The kind checks it.
+    Own,
+}
+
+impl OptionForm {
+    const fn option(self, name: &'static str) -> KindOption {
+        KindOption { name, form: self }
+    }
+}
+
+impl KindRow {
+    /// The type of the option of this name, if it is one of the kind's.
+    pub(crate) fn option(&self, name: &str) -> Option<OptionForm> {
+        self.options.iter().find(|option| option.name == name).map(|option| option.form)
+    }
 }
 
 /// Whether a definition with other options of its kind is the same index.
@@ -266,9 +296,9 @@ pub(crate) struct Requested {
     pub(crate) options: DocBuilder,
 }
 
-/// Whether an option belongs to one of the kinds.
-pub(crate) fn is_option(name: &str) -> bool {
-    KINDS.iter().any(|row| row.options.contains(&name))
+/// The type of an option that belongs to one of the kinds.
+pub(crate) fn option_form(name: &str) -> Option<OptionForm> {
+    KINDS.iter().find_map(|row| row.option(name))
 }
 
 /// Checks a request for an index of any kind.
@@ -309,7 +339,9 @@ fn check_log_fed(row: &KindRow, raw: RawDoc<'_>) -> Result<()> {
 /// distinguish indexes.
 pub(crate) fn same_options(spec: &IndexSpec, other: &IndexSpec) -> bool {
     spec.kind().row().is_none_or(|row| {
-        let same = |name: &&str| spec.document().get(name) == other.document().get(name);
+        let same = |KindOption { name, .. }: &KindOption| {
+            spec.document().get(name) == other.document().get(name)
+        };
         row.other_options == OtherOptions::Same || row.options.iter().all(same)
     })
 }

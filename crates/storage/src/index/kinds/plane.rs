@@ -14,8 +14,8 @@ use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf};
 
 use super::sphere::{combined, ordinary_values, places};
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
-    Requested,
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OptionForm, OtherOptions,
+    OverMeasurements, Requested,
 };
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
@@ -26,7 +26,11 @@ pub(super) const ROW: KindRow = KindRow {
     name: "2d",
     mark: Mark::Value,
     field: FieldKind::Plane,
-    options: &["bits", "min", "max"],
+    options: &[
+        OptionForm::Number.option("bits"),
+        OptionForm::Number.option("min"),
+        OptionForm::Number.option("max"),
+    ],
     other_options: OtherOptions::Same,
     over_measurements: OverMeasurements::OnMeta(ErrorCode::CannotCreateIndex),
     count: KindCount::Any,
@@ -64,7 +68,7 @@ fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
     }
     grid(raw)?;
     let mut requested = Requested::default();
-    for element in raw.iter().filter(|element| ROW.options.contains(&element.name())) {
+    for element in raw.iter().filter(|element| ROW.option(element.name()).is_some()) {
         requested.options.append_element(element);
     }
     Ok(requested)

@@ -17,8 +17,8 @@ use mayfly_value::{RawDoc, RawValue, SortOrder, ValueBuf};
 use mayfly_work::current::spend;
 
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
-    Requested, cannot_create, wrong_type,
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OptionForm, OtherOptions,
+    OverMeasurements, Requested, cannot_create, wrong_type,
 };
 use crate::index::keygen::{KeySet, MAX_KEYS_PER_DOCUMENT, values_of};
 use crate::index::spec::{IndexField, IndexSpec};
@@ -29,7 +29,11 @@ pub(super) const ROW: KindRow = KindRow {
     name: "2dsphere",
     mark: Mark::Value,
     field: FieldKind::Sphere,
-    options: &["2dsphereIndexVersion", COARSEST, FINEST],
+    options: &[
+        OptionForm::Number.option("2dsphereIndexVersion"),
+        OptionForm::Number.option(COARSEST),
+        OptionForm::Number.option(FINEST),
+    ],
     other_options: OtherOptions::Same,
     over_measurements: OverMeasurements::Anywhere,
     count: KindCount::Any,

@@ -21,8 +21,8 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
-    Requested, cannot_create, wrong_type,
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OptionForm, OtherOptions,
+    OverMeasurements, Requested, cannot_create, wrong_type,
 };
 use crate::index::keygen::KeySet;
 use crate::index::spec::{IndexField, IndexSpec};
@@ -32,7 +32,12 @@ pub(super) const ROW: KindRow = KindRow {
     name: "text",
     mark: Mark::Value,
     field: FieldKind::Text,
-    options: &["weights", "default_language", "language_override", "textIndexVersion"],
+    options: &[
+        OptionForm::Weights.option("weights"),
+        OptionForm::String.option("default_language"),
+        OptionForm::String.option("language_override"),
+        OptionForm::Number.option("textIndexVersion"),
+    ],
     other_options: OtherOptions::Differ,
     over_measurements: OverMeasurements::Never("Text indexes"),
     count: KindCount::One,

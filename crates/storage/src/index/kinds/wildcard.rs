@@ -19,8 +19,8 @@ use mayfly_value::{Collation, RawDoc, RawElement, RawValue, SortOrder};
 
 use self::compound::{check_projection, ordinary_paths, subtree_of};
 use super::{
-    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OtherOptions, OverMeasurements,
-    Requested, cannot_create,
+    FieldKind, IndexKind, KindCount, KindRow, Maintenance, Mark, OptionForm, OtherOptions,
+    OverMeasurements, Requested, cannot_create,
 };
 use crate::index::keygen::{self, KeySet};
 use crate::index::spec::{IndexField, IndexSpec};
@@ -31,7 +31,7 @@ pub(super) const ROW: KindRow = KindRow {
     name: "wildcard",
     mark: Mark::Name(is_wildcard),
     field: FieldKind::Wildcard,
-    options: &["wildcardProjection"],
+    options: &[OptionForm::Own.option("wildcardProjection")],
     other_options: OtherOptions::AnotherIndex,
     over_measurements: OverMeasurements::OnMeta(ErrorCode(7_246_201)),
     count: KindCount::Any,

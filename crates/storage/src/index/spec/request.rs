@@ -185,9 +185,9 @@ impl IndexSpec {
                     document_option(element)?;
                     out.append_element(element);
                 }
-                own if kind.is_some_and(|row| row.options.contains(&own)) => {}
+                own if kind.is_some_and(|row| row.option(own).is_some()) => {}
                 // Options of other kinds have no effect, and are listed.
-                known if known == "bucketSize" || kinds::is_option(known) => {
+                known if known == "bucketSize" || kinds::option_form(known).is_some() => {
                     out.append_element(element);
                 }
                 known if KNOWN.contains(&known) => {

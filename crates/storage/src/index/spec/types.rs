@@ -7,6 +7,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::checks::boolean;
+use crate::index::kinds::{self, OptionForm};
 
 /// The fields that may stand next to `clustered`.
 const OF_CLUSTERED: &[&str] = &["v", "key", "name", "unique", "clustered", "expireAfterSeconds"];
@@ -21,27 +22,23 @@ pub(super) fn check_types(raw: RawDoc<'_>) -> Result<()> {
 
 fn check_type(element: RawElement<'_>) -> Result<()> {
     let value = element.value();
-    let (fits, wanted) = match element.name() {
+    let form = match element.name() {
         "background" | "unique" | "sparse" | "dropDups" | "prepareUnique" | "clustered" => {
             return boolean(element).map(|_| ());
         }
-        "default_language" | "language_override" => {
-            (matches!(value, RawValue::String(_)), "a string")
-        }
-        "weights" => {
+        // Of haystack indexes, which are no longer supported.
+        "bucketSize" => Some(OptionForm::Number),
+        name => kinds::option_form(name),
+    };
+    let (fits, wanted) = match form {
+        Some(OptionForm::Number) => (value.is_number(), "a number"),
+        Some(OptionForm::String) => (matches!(value, RawValue::String(_)), "a string"),
+        Some(OptionForm::Weights) => {
             let fits =
                 matches!(value, RawValue::Document(_) | RawValue::Array(_) | RawValue::String(_));
             (fits, "an object")
         }
-        "2dsphereIndexVersion"
-        | "textIndexVersion"
-        | "bits"
-        | "min"
-        | "max"
-        | "coarsestIndexedLevel"
-        | "finestIndexedLevel"
-        | "bucketSize" => (value.is_number(), "a number"),
-        _ => return Ok(()),
+        Some(OptionForm::Own) | None => return Ok(()),
     };
     if fits {
         return Ok(());
