@@ -29,7 +29,7 @@ use crate::sweep;
 use crate::txn::{CAPS, RocksTxn};
 
 /// Deletions after which a flush pays: more than the number that marks a file for compaction.
-const MANY_DELETES: u64 = 4_096;
+pub(crate) const MANY_DELETES: u64 = 4_096;
 /// How many calls after such a flush also flush few deletions.
 const EAGER_CALLS: u8 = 3;
 
@@ -265,16 +265,21 @@ impl Engine for RocksEngine {
         let families = [Keyspace::Record, Keyspace::Index].iter().zip(&store.deleted);
         for ((keyspace, deleted), eager) in families.zip(&store.eager) {
             // An earlier flush may have covered most of the deletions; this one covers the rest.
-            match deleted.load(Ordering::Relaxed) {
-                MANY_DELETES.. => eager.store(EAGER_CALLS, Ordering::Relaxed),
+            let unflushed = match deleted.load(Ordering::Relaxed) {
+                MANY_DELETES.. => {
+                    eager.store(EAGER_CALLS, Ordering::Relaxed);
+                    properties::NUM_ENTRIES_ACTIVE_MEM_TABLE
+                }
                 _ if eager.load(Ordering::Relaxed) == 0 => continue,
-                _ => _ = eager.fetch_sub(1, Ordering::Relaxed),
-            }
+                _ => {
+                    eager.fetch_sub(1, Ordering::Relaxed);
+                    properties::NUM_DELETES_ACTIVE_MEM_TABLE
+                }
+            };
             deleted.store(0, Ordering::Relaxed);
             let family = store.family(*keyspace);
-            let deletes =
-                store.db.property_int_value_cf(&family, properties::NUM_DELETES_ACTIVE_MEM_TABLE);
-            if deletes.ok().flatten().unwrap_or(0) > 0 {
+            let unflushed = store.db.property_int_value_cf(&family, unflushed);
+            if unflushed.ok().flatten().unwrap_or(0) > 0 {
                 let begun = store.db.flush_cf_opt(&family, &options);
                 begun.map_err(|error| KvError::Unavailable(error.to_string()))?;
             }

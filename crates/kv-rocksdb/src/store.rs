@@ -275,6 +275,19 @@ impl Store {
         probe.is_ok()
     }
 
+    /// Counts deleted keys of records and indexes, for `reclaim_space`.
+    pub(crate) fn count_deleted(&self, keyspace: Keyspace, keys: u64) {
+        let [records, entries] = &self.deleted;
+        let deleted = match keyspace {
+            Keyspace::Record => records,
+            Keyspace::Index => entries,
+            _ => return,
+        };
+        if keys > 0 {
+            deleted.fetch_add(keys, Ordering::Relaxed);
+        }
+    }
+
     /// While the disk is nearly full: starts a flush, which frees the write-ahead log, and ensures
     /// that compactions have room and that deletions do not wait for them.
     pub(crate) fn make_room(&self) -> KvResult<()> {

@@ -9,6 +9,7 @@ use mayfly_kv::{KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Txn};
 use rocksdb::WriteBatch;
 use std::ops::ControlFlow;
 
+use crate::engine::MANY_DELETES;
 use crate::health::read_failed;
 use crate::store::Store;
 
@@ -46,6 +47,8 @@ pub(crate) fn sweep(
     let mut batch = WriteBatch::default();
     batch.delete_range_cf(&family, &range.start, &range.end);
     write(store, batch)?;
+    // Scans backward from a neighbouring range would read the deleted entries of the memtable.
+    store.count_deleted(keyspace, MANY_DELETES);
     let last = just_before(&range.end);
     if range.start < last {
         store

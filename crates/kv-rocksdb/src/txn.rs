@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use mayfly_kv::conflict::Claims;
 use mayfly_kv::scan::{ScanRequest, merged_scan, stored_scan};
@@ -318,10 +317,8 @@ impl RocksTxn {
                 _ => {}
             }
         }
-        for (all, deleted) in store.deleted.iter().zip(deleted).filter(|(_, deleted)| *deleted > 0)
-        {
-            all.fetch_add(deleted, Ordering::Relaxed);
-        }
+        store.count_deleted(Keyspace::Record, deleted[0]);
+        store.count_deleted(Keyspace::Index, deleted[1]);
         let records = self.buffer.ops().filter(|(keyspace, ..)| *keyspace == Keyspace::Record);
         let invalidation = store.records.invalidate(records.map(|(_, key, _)| key));
         let written = self.write_batch();

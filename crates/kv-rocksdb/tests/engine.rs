@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mayfly_kv::{
     ChaosEngine, ChaosOptions, Direction, Engine, Guard, KeyRange, Keyspace, KvError, ScanLimit,
@@ -305,6 +305,30 @@ fn a_long_range_is_swept_at_once_and_for_good() {
     };
     assert_eq!(count(&dropped), 0);
     assert_eq!(count(&kept), 10_001);
+}
+
+#[test]
+fn a_swept_range_leaves_nothing_in_the_memtable() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path()).unwrap();
+    let bytes = || engine.stats().keyspaces.unwrap()[RECORD as usize].memtable_bytes;
+    let empty = bytes();
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    for n in 0..2_000_u32 {
+        txn.put(RECORD, &[&[0][..], &n.to_be_bytes()].concat(), &[9; 1_000], Guard::Checked).unwrap();
+    }
+    txn.commit().unwrap();
+    assert!(bytes() > 2_000_000);
+    assert_eq!(engine.sweep_range(RECORD, &KeyRange::prefix(&[0]), 100_000), Ok(SweepEnd::Done));
+    engine.reclaim_space().unwrap();
+    // A flush in the background.
+    for _ in 0..1_000 {
+        if bytes() <= empty + 100_000 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} bytes are in the memtables, {empty} in empty ones", bytes());
 }
 
 #[test]
