@@ -10,7 +10,7 @@ use mayfly_scripts::Script;
 use mayfly_value::{Collation, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_size};
 use mayfly_work::current::spend;
 
-use crate::op::{self, Each, OpRow, Prepared, Run, RunPrepared};
+use crate::op::{self, Each, OpRow, Positions, Prepared, Run, RunPrepared};
 use crate::parse::Parser;
 use crate::{Scope, Value};
 
@@ -99,6 +99,8 @@ pub(crate) struct Locals<'a> {
     pub(crate) values: &'a [Value<'a>],
     /// The variables of the enclosing operators.
     pub(crate) outer: Option<&'a Locals<'a>>,
+    /// For a loop: where items of arrays are that exist for as long as the loop runs.
+    pub(crate) positions: Option<&'a Positions>,
 }
 
 impl<'a> From<RawDoc<'a>> for Frame<'a> {
@@ -172,6 +174,22 @@ impl<'a> Frame<'a> {
         needs_finder.then(|| Finder::new(self.root))
     }
 
+    /// Where items of an array are, if it is borrowed from a value that the expression names and
+    /// that exists for as long as an enclosing loop runs: of the outermost such loop.
+    pub(crate) fn positions_of(self, array: &Expression) -> Option<&'a Positions> {
+        let place = match array {
+            Expression::Path(_) | Expression::Constant(_) => None,
+            Expression::Variable { place, .. } => Some(*place),
+            _ => return None,
+        };
+        let (mut found, mut next) = (None, self.locals);
+        while let Some(locals) = next.filter(|locals| place.is_none_or(|at| at < locals.first)) {
+            found = locals.positions.or(found);
+            next = locals.outer;
+        }
+        found
+    }
+
     fn variable(self, place: usize) -> Option<RawValue<'a>> {
         let mut next = self.locals;
         while let Some(locals) = next {
@@ -230,7 +248,7 @@ impl Expression {
     /// Errors of the operators.
     pub fn evaluate_at(&self, level: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
         let values = [Value::Borrowed(RawValue::Document(level))];
-        let locals = Locals { first: 0, values: &values, outer: None };
+        let locals = Locals { first: 0, values: &values, outer: None, positions: None };
         self.evaluate(frame.within(&locals)).map(Value::detached)
     }
 
@@ -359,7 +377,8 @@ impl Expression {
             Expression::Let { first, variables, body } => {
                 let values = variables.iter().map(|value| value.evaluate(frame));
                 let values = values.collect::<Result<Vec<_>>>()?;
-                let locals = Locals { first: *first, values: &values, outer: frame.locals };
+                let outer = frame.locals;
+                let locals = Locals { first: *first, values: &values, outer, positions: None };
                 body.evaluate(frame.within(&locals)).map(Value::detached)
             }
             Expression::Script(script, arguments) => op::call_script(script, arguments, frame),

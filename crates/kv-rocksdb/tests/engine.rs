@@ -315,7 +315,8 @@ fn a_swept_range_leaves_nothing_in_the_memtable() {
     let empty = bytes();
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     for n in 0..2_000_u32 {
-        txn.put(RECORD, &[&[0][..], &n.to_be_bytes()].concat(), &[9; 1_000], Guard::Checked).unwrap();
+        txn.put(RECORD, &[&[0][..], &n.to_be_bytes()].concat(), &[9; 1_000], Guard::Checked)
+            .unwrap();
     }
     txn.commit().unwrap();
     assert!(bytes() > 2_000_000);

@@ -6,6 +6,7 @@ use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, check_size};
 use mayfly_work::current::spend;
 
+use super::Positions;
 use super::growing::{Growing, Growth};
 use super::operand::{array, fault, long_integer, parts, required};
 use super::{OpRow, own};
@@ -75,12 +76,24 @@ impl Each {
         }
     }
 
+    /// The variables of one step.
+    fn locals<'a>(
+        &self,
+        values: &'a [Value<'a>],
+        frame: Frame<'a>,
+        positions: &'a Positions,
+    ) -> Locals<'a> {
+        let (first, outer) = (self.first, frame.locals());
+        Locals { first, values, outer, positions: Some(positions) }
+    }
+
     fn map(&self, items: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
+        let positions = Positions::default();
         let mut out = DocBuilder::new_array();
         for item in items {
             spend(1)?;
             let values = [Value::Borrowed(item.value())];
-            let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
+            let locals = self.locals(&values, frame, &positions);
             let result = self.body.evaluate(frame.within(&locals))?;
             out.push(result.as_raw().unwrap_or(RawValue::Null));
             check_size(out.len())?;
@@ -98,6 +111,7 @@ impl Each {
         if !limit.is_nullish() {
             left = self.limit(&limit)?;
         }
+        let positions = Positions::default();
         let mut out = DocBuilder::new_array();
         for item in items {
             if left == 0 {
@@ -105,7 +119,7 @@ impl Each {
             }
             spend(1)?;
             let values = [Value::Borrowed(item.value())];
-            let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
+            let locals = self.locals(&values, frame, &positions);
             if self.body.evaluate(frame.within(&locals))?.is_true() {
                 out.push(item.value());
                 left -= 1;
@@ -133,6 +147,7 @@ impl Each {
     fn reduce(&self, items: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
         let mut sum = self.further.evaluate(frame)?.detached();
         let mut growing = None;
+        let positions = Positions::default();
         for item in items {
             spend(1)?;
             if let (Some(growth), None) = (self.growth, &growing) {
@@ -141,14 +156,14 @@ impl Each {
             if let Some(value) = &mut growing {
                 // The expression does not use the value itself.
                 let values = [Value::Missing, Value::Borrowed(item.value())];
-                let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
+                let locals = self.locals(&values, frame, &positions);
                 if !value.add(&self.body, frame.within(&locals))? {
                     (growing, sum) = (None, Value::NULL);
                 }
                 continue;
             }
             let values = [sum, Value::Borrowed(item.value())];
-            let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
+            let locals = self.locals(&values, frame, &positions);
             sum = self.body.evaluate(frame.within(&locals))?.detached();
             if let Value::Owned(value) = &sum {
                 check_size(value.data().len())?;

@@ -36,6 +36,7 @@ use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
 pub(crate) use array::ends::{check_n, n_and_input};
+pub(crate) use array::positions::Positions;
 pub use array::slice_range;
 pub(crate) use custom::call_script;
 pub(crate) use date::unit::{Unit, moved};

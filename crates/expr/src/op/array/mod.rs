@@ -1,6 +1,7 @@
 //! Arrays. Here: `$size`, `$in`, `$arrayElemAt`, `$first`, `$last`, `$isArray`, `$slice`.
 
 pub(crate) mod ends;
+pub(crate) mod positions;
 pub(super) mod ranked;
 pub(super) mod sequence;
 pub(super) mod sort;
@@ -10,6 +11,7 @@ use mayfly_base::Result;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, compare_values_in};
 
+use self::positions::items_from;
 use super::operand::fault;
 use super::{OpRow, Prepared, list, searched};
 use crate::{Expression, Frame, Value};
@@ -98,7 +100,8 @@ fn item_at<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a
         return Err(fault(28691, text));
     };
     let at = if at < 0 { at + items.iter().count() as i64 } else { at };
-    let item = usize::try_from(at).ok().and_then(|at| items.iter().nth(at));
+    let source = (&arguments[0], frame);
+    let item = usize::try_from(at).ok().and_then(|at| items_from(&array, items, at, source).next());
     Ok(item.map_or(Value::Missing, |item| Value::Borrowed(item.value()).detached()))
 }
 
@@ -144,7 +147,8 @@ fn slice<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
     };
     let (from, most) = slice_range(items, skip, take);
     let mut out = DocBuilder::new_array();
-    items.iter().skip(from).take(most).for_each(|item| {
+    let taken = items_from(&array, items, from, (&arguments[0], frame)).take(most);
+    taken.for_each(|item| {
         out.push(item.value());
     });
     Ok(Value::Owned(RawValue::Array(out.finish().as_doc()).to_owned()))
