@@ -16,12 +16,6 @@ use crate::txn::PostgresTxn;
 pub(crate) const PAGE_BYTES: i64 = 4 << 20;
 /// Rows of a page even if the values of the page before it were large.
 const FEWEST_ROWS: usize = 64;
-/// Most rows of a page after one of retired records only: their values are not sent.
-const RETIRED_PAGE: usize = 8 * MAX_PAGE;
-
-/// What a retired record looks like to a scan that hides it.
-const HIDDEN: &[u8] = &[RETIRED];
-
 /// A scan of one range.
 pub(crate) struct PageCursor<'t> {
     txn: &'t PostgresTxn,
@@ -50,13 +44,12 @@ enum PageKind {
 /// Where the value of the current entry is.
 enum Current {
     InRow,
-    Hidden,
     Large,
     Marked(Vec<u8>),
 }
 
 impl<'t> PageCursor<'t> {
-    /// A cursor on the first entry that hides the values of retired records.
+    /// A cursor on the first entry that omits retired records.
     pub(crate) fn hiding(txn: &'t PostgresTxn, request: ScanRequest<'_>) -> PageCursor<'t> {
         let ScanRequest { keyspace, range, direction, limit } = request;
         let rows = limit.page.min(limit.rows);
@@ -121,10 +114,9 @@ impl<'t> PageCursor<'t> {
                 self.txn.query(sql, &[start, end, &rows, &PAGE_BYTES])?
             }
         };
-        let (mut bytes, mut all_retired) = (0, true);
+        let mut bytes = 0;
         for row in &self.rows {
             bytes += optional_column(row, 1)?.map_or(LARGE_VALUE, <[u8]>::len);
-            all_retired &= is_marked(row)?;
         }
         // A page that shows retired records may also end because of its bytes.
         let is_cut = self.kind == PageKind::Showing && bytes as i64 >= PAGE_BYTES;
@@ -132,10 +124,7 @@ impl<'t> PageCursor<'t> {
         if let Some(last) = self.rows.last() {
             self.rest = self.rest.after(column(last, 0)?, self.direction);
         }
-        self.page_rows = match all_retired {
-            true => (self.page_rows * 4).min(RETIRED_PAGE),
-            false => next_rows(self.page_rows, self.rows.len(), bytes),
-        };
+        self.page_rows = next_rows(self.page_rows, self.rows.len(), bytes);
         Ok(())
     }
 
@@ -143,15 +132,15 @@ impl<'t> PageCursor<'t> {
     fn find_value(&mut self) -> KvResult<()> {
         self.current = Current::InRow;
         let Some(row) = self.rows.get(self.at) else { return Ok(()) };
-        match (self.kind, is_marked(row)?, optional_column(row, 1)?) {
-            (PageKind::Hiding, true, _) => self.current = Current::Hidden,
-            (PageKind::Showing, true, Some(value)) => {
+        let is_retired = self.kind == PageKind::Showing && flag(row, 2)?;
+        match (is_retired, optional_column(row, 1)?) {
+            (true, Some(value)) => {
                 let mut value = value.to_vec();
                 value.iter_mut().take(1).for_each(|first| *first |= RETIRED);
                 self.current = Current::Marked(value);
             }
-            (_, _, Some(_)) => {}
-            (_, _, None) => {
+            (false, Some(_)) => {}
+            (_, None) => {
                 let keys = large_keys(&self.rows[self.at..]);
                 self.large.next(self.txn, self.keyspace, keys)?;
                 self.current = Current::Large;
@@ -169,7 +158,6 @@ impl Cursor for PageCursor<'_> {
         let Some(row) = self.rows.get(self.at) else { return Ok(None) };
         let value = match &self.current {
             Current::InRow => column(row, 1)?,
-            Current::Hidden => HIDDEN,
             Current::Large => self.large.current()?,
             Current::Marked(value) => value,
         };
@@ -193,10 +181,7 @@ pub(crate) fn next_rows(rows: usize, found: usize, bytes: usize) -> usize {
 
 /// The keys of large values, from the current entry on.
 fn large_keys(rows: &[Row]) -> impl Iterator<Item = &[u8]> {
-    let is_large = |row: &&Row| {
-        optional_column(row, 1).is_ok_and(|value| value.is_none())
-            && is_marked(row).is_ok_and(|retired| !retired)
-    };
+    let is_large = |row: &&Row| optional_column(row, 1).is_ok_and(|value| value.is_none());
     rows.iter().filter(is_large).filter_map(|row| column(row, 0).ok())
 }
 
@@ -218,10 +203,6 @@ pub(crate) fn number(row: &Row, at: usize) -> KvResult<i64> {
 /// A column with a truth value.
 pub(crate) fn flag(row: &Row, at: usize) -> KvResult<bool> {
     row.try_get(at).map_err(|error| unreadable(&error))
-}
-
-fn is_marked(row: &Row) -> KvResult<bool> {
-    flag(row, 2)
 }
 
 fn unreadable(error: &tokio_postgres::Error) -> KvError {

@@ -22,7 +22,7 @@ pub(crate) enum Sql {
     GetAny(Keyspace),
     /// The numbers of keys and their values in this order, until they have a number of bytes.
     GetInOrder(Keyspace),
-    /// A page of a range; null for large values and those of retired records.
+    /// A page of a range without retired records; null for large values.
     Scan(Keyspace, Direction),
     /// A page of several ranges, each row with the number of its range; null for large values.
     ScanRanges(Keyspace, Direction),
@@ -168,8 +168,8 @@ impl Sql {
                 "$2",
             ),
             Sql::Scan(keyspace, direction) => {
-                let columns = format!("key, {}, {}", small_value(keyspace), retired(keyspace));
-                page(&table(keyspace), &columns, "", direction)
+                let columns = format!("key, {}", small_value(keyspace));
+                page(&table(keyspace), &columns, shown(keyspace, ""), direction)
             }
             Sql::ScanRanges(keyspace, direction) => ranges(&table(keyspace), keyspace, direction),
             Sql::ScanStored(keyspace) => {
@@ -296,14 +296,11 @@ fn through(schema: &str, first: Keyspace, second: Keyspace) -> String {
     )
 }
 
-/// The value, or null if it is large or that of a retired record. Index entries are small.
+/// The value, or null if it is large. Index entries are small.
 fn small_value(keyspace: Keyspace) -> String {
-    let hidden = if keyspace == Keyspace::Record { "retired or " } else { "" };
     match keyspace {
         Keyspace::Index => "value".into(),
-        _ => format!(
-            "case when {hidden}octet_length(value) > {LARGE_VALUE} then null else value end"
-        ),
+        _ => format!("case when octet_length(value) > {LARGE_VALUE} then null else value end"),
     }
 }
 

@@ -134,6 +134,7 @@ pub(super) fn hidden_from_reads(make: &Make<'_>) {
 }
 
 /// A scan returns from time to time while it passes retired records, so that its caller can end it.
+/// A database in another process passes them itself, and ends a statement that is cancelled.
 pub(super) fn pauses(make: &Make<'_>) {
     let engine = &*make();
     let key = |number: u32| (7 * number).to_be_bytes();
@@ -168,7 +169,8 @@ pub(super) fn pauses(make: &Make<'_>) {
                 if writes { vec![middle.to_vec(), own.to_vec()] } else { vec![middle.to_vec()] };
             assert_eq!(found, expected);
             // Later scans may know where the retired records are.
-            assert!(pages > 1 || writes || direction == Direction::Backward, "{pages} pages");
+            let knows = writes || direction == Direction::Backward || engine.caps().is_remote;
+            assert!(pages > 1 || knows, "{pages} pages");
         }
     }
 }

@@ -98,7 +98,7 @@ impl Candidate<'_> {
         let usable = || known.conditions.iter().filter(usable);
         if !multikey {
             let covered = usable().filter_map(|condition| condition.whole).collect();
-            let all = usable().cloned().reduce(|all, next| all.and(&next, collation))?;
+            let all = Bounds::all(usable(), collation)?;
             return Some(Bounded { bounds: all, covered });
         }
         // A key combines values of one array item. Different conditions may hold for different
@@ -123,7 +123,7 @@ impl Candidate<'_> {
             return Some(Bounded { bounds: chosen.clone().with_extremes(), covered });
         }
         let same = usable().filter(|condition| condition.items == chosen.items);
-        let bounds = same.cloned().reduce(|all, next| all.and(&next, collation))?;
+        let bounds = Bounds::all(same, collation)?;
         Some(Bounded { bounds: bounds.with_extremes(), covered: Vec::new() })
     }
 }

@@ -108,8 +108,27 @@ impl Bounds {
             && self.items.is_empty()
     }
 
+    /// Bounds for a value that satisfies all of these conditions; `None` without any.
+    ///
+    /// They are joined in pairs, and the results in pairs again. One after the other, n conditions
+    /// with two intervals each, as of `$ne`, would take n² steps.
+    pub(crate) fn all<'b>(
+        conditions: impl Iterator<Item = &'b Bounds>,
+        collation: Option<&Collation>,
+    ) -> Option<Bounds> {
+        let mut all: Vec<Cow<'b, Bounds>> = conditions.map(Cow::Borrowed).collect();
+        while all.len() > 1 {
+            let joined = all.chunks(2).map(|pair| match pair {
+                [a, b] => Cow::Owned(a.and(b, collation)),
+                _ => pair[0].clone(),
+            });
+            all = joined.collect();
+        }
+        all.pop().map(Cow::into_owned)
+    }
+
     /// Bounds for a value that satisfies both conditions.
-    pub(crate) fn and(&self, other: &Bounds, collation: Option<&Collation>) -> Bounds {
+    fn and(&self, other: &Bounds, collation: Option<&Collation>) -> Bounds {
         Bounds {
             intervals: intersect(&self.intervals, &other.intervals, collation),
             exact: self.exact && other.exact,

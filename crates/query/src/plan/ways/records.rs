@@ -78,8 +78,7 @@ fn id_bounds(input: &PlanInput<'_>, path: &str) -> IdBounds {
     };
     let conditions = field.iter().flat_map(|field| &field.conditions).filter(usable);
     let covered: Vec<usize> = conditions.clone().filter_map(|known| known.whole).collect();
-    let known = conditions.cloned().reduce(|all, known| all.and(&known, collation));
-    let known = known.filter(|known| !known.is_everything());
+    let known = Bounds::all(conditions, collation).filter(|known| !known.is_everything());
     IdBounds { intervals: known.map(|known| known.intervals), covered }
 }
 
