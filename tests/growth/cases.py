@@ -63,7 +63,8 @@ update("a.$[e]", 4000, lambda n: {"a": [{"v": i} for i in range(n)]}, lambda n: 
 update("many new fields", 2000, lambda n: {}, lambda n: {"$set": {word(i): i for i in range(n)}})
 update("many fields", 2000, lambda n: {word(i): 0 for i in range(n)}, lambda n: {"$set": {word(i): 1 for i in range(n)}})
 update("many positions", 2000, lambda n: {"a": [0] * n}, lambda n: {"$inc": {f"a.{i}": 1 for i in range(n)}})
-update("$rename", 1000, lambda n: {word(i): 0 for i in range(n)}, lambda n: {"$rename": {word(i): "x" + word(i) for i in range(n)}})
+update("$rename", 1000, lambda n: {word(i): 0 for i in range(n)},
+       lambda n: {"$rename": {word(i): "x" + word(i) for i in range(n)}})
 update("pipeline", 2000, lambda n: {word(i): 0 for i in range(n)}, lambda n: [{"$set": {word(i): 1 for i in range(n)}}])
 
 
@@ -194,7 +195,8 @@ over_numbers("deleteMany", 4000, lambda db, n: db.c.delete_many({}))
 over_numbers("validate", 4000, lambda db, n: db.validate_collection("c", full=True))
 over_numbers("queue by an index", 4000, lambda db, n: [db.c.find_one_and_delete({}, sort=[("a", 1)]) for _ in range(n // 4)])
 over_numbers("queue by record", 4000, lambda db, n: [db.c.find_one_and_delete({}) for _ in range(n // 4)])
-over_numbers("upserts", 500, lambda db, n: db.c.bulk_write([UpdateOne({"_id": -i}, {"$set": {"b": 1}}, upsert=True) for i in range(n)]))
+over_numbers("upserts", 500, lambda db, n: db.c.bulk_write(
+    [UpdateOne({"_id": -i}, {"$set": {"b": 1}}, upsert=True) for i in range(n)]))
 
 
 def after_deletion(name: str, condition, act):

@@ -1,9 +1,10 @@
 //! Reading items of large arrays by their positions.
 //!
 //! A stored array has no index: to read an item, all items before it are skipped. The body of a
-//! loop often reads many items of one array, as in `{$map: {input: {$range: [..]}, in:
-//! {$arrayElemAt: ['$a', '$$this']}}}`. So each loop remembers where items are. The array must exist
-//! for as long as the loop runs, because it is recognised by its address.
+//! loop often reads many items of one array, as in
+//! `{$map: {input: {$range: [..]}, in: {$arrayElemAt: ['$a', '$$this']}}}`. So each loop remembers
+//! where items are. The array must exist for as long as the loop runs, because it is recognised by
+//! its address.
 
 use std::cell::RefCell;
 
