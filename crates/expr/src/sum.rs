@@ -17,31 +17,33 @@ pub struct Sum {
 impl Sum {
     /// Adds a number.
     pub fn add(&mut self, number: Number) {
-        self.put(number, 1);
-    }
-
-    /// Removes a number that was added before. Infinities and NaN cannot be removed.
-    pub fn remove(&mut self, number: Number) {
-        self.put(number, -1);
-    }
-
-    fn put(&mut self, number: Number, sign: i8) {
         match number {
-            Number::Int32(value) => self.integers += i128::from(value) * i128::from(sign),
+            Number::Int32(value) => self.integers += i128::from(value),
             Number::Int64(value) => {
-                self.integers += i128::from(value) * i128::from(sign);
+                self.integers += i128::from(value);
                 self.any_long = true;
             }
             Number::Double(value) => {
                 let (high, low) = self.doubles.unwrap_or((0.0, 0.0));
-                self.doubles = Some(two_sum(high, low, value * f64::from(sign)));
+                self.doubles = Some(two_sum(high, low, value));
             }
             Number::Decimal(value) => {
                 let sum = Number::Decimal(self.decimals.unwrap_or(Decimal::from_i64(0)));
-                let value = Number::Decimal(value);
-                let sum = if sign < 0 { sum.minus(value) } else { sum.plus(value) };
-                self.decimals = Some(sum.to_decimal());
+                self.decimals = Some(sum.plus(Number::Decimal(value)).to_decimal());
             }
+        }
+    }
+
+    /// Adds another sum.
+    pub(crate) fn append(&mut self, other: &Sum) {
+        self.integers += other.integers;
+        self.any_long |= other.any_long;
+        if let Some((high, low)) = other.doubles {
+            self.add(Number::Double(high));
+            self.add(Number::Double(low));
+        }
+        if let Some(decimals) = other.decimals {
+            self.add(Number::Decimal(decimals));
         }
     }
 

@@ -43,24 +43,13 @@ impl Deviation {
         self.squares += before * (value - self.mean);
     }
 
-    pub(crate) fn remove(&mut self, value: f64) {
-        if !value.is_finite() {
-            self.not_finite -= 1;
-            return;
-        }
-        self.count -= 1.0;
-        if self.count <= 0.0 {
-            *self = Deviation { not_finite: self.not_finite, ..Deviation::default() };
-            return;
-        }
-        let before = value - self.mean;
-        self.mean -= before / self.count;
-        self.squares = (self.squares - before * (value - self.mean)).max(0.0);
-    }
-
-    pub(super) fn merge(&mut self, other: Deviation) {
+    pub(crate) fn merge(&mut self, other: Deviation) {
         self.not_finite += other.not_finite;
         if other.count == 0.0 {
+            return;
+        }
+        if self.count == 0.0 {
+            *self = Deviation { not_finite: self.not_finite, ..other };
             return;
         }
         let total = self.count + other.count;
@@ -68,6 +57,11 @@ impl Deviation {
         self.squares += other.squares + distance * distance * self.count * other.count / total;
         self.mean += distance * other.count / total;
         self.count = total;
+    }
+
+    /// Whether it is the deviation of a single number.
+    pub(crate) fn has_one_number(&self) -> bool {
+        self.count == 1.0 && self.not_finite == 0
     }
 
     /// The deviation; null if there are too few numbers.

@@ -1,6 +1,7 @@
 //! Memory limits for the state of an accumulator, which cannot spill to a file.
 
 use mayfly_base::limits::MAX_BLOCKING_MEMORY_BYTES;
+use mayfly_base::{Error, ErrorCode, Result};
 
 use super::AccumulatorKind;
 
@@ -60,5 +61,30 @@ impl AccumulatorLimits {
             | AccumulatorKind::StdDevSamp
             | AccumulatorKind::Sum => MAX_BLOCKING_MEMORY_BYTES,
         }
+    }
+}
+
+/// The memory limit of one state of an accumulator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateLimit {
+    pub(super) kind: AccumulatorKind,
+    pub(super) most: usize,
+}
+
+impl StateLimit {
+    /// Checks the memory of a state, in bytes.
+    ///
+    /// # Errors
+    /// 146 ExceededMemoryLimit.
+    pub(crate) fn check(self, bytes: usize) -> Result<()> {
+        if bytes <= self.most {
+            return Ok(());
+        }
+        let name = super::ROWS.iter().find(|row| row.kind == self.kind).map_or("", |row| row.name);
+        let most = self.most;
+        let text = format!(
+            "{name} used too much memory and cannot spill to disk. Memory limit: {most} bytes"
+        );
+        Err(Error::new(ErrorCode(146), text))
     }
 }

@@ -7,26 +7,31 @@ use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, SortOrder, ValueBuf};
 
 /// Approximate memory of a value without its bytes.
-const VALUE_BYTES: usize = 40;
+pub(crate) const VALUE_BYTES: usize = 40;
 
 /// Values in the order of insertion.
 #[derive(Clone, Debug, Default)]
-pub(super) struct List {
-    pub(super) values: VecDeque<ValueBuf>,
-    pub(super) bytes: usize,
+pub(crate) struct List {
+    pub(crate) values: VecDeque<ValueBuf>,
+    pub(crate) bytes: usize,
 }
 
 impl List {
-    pub(super) fn push(&mut self, value: RawValue<'_>) {
+    /// Memory of a value.
+    pub(crate) fn value_bytes(value: &ValueBuf) -> usize {
+        value.data().len() + VALUE_BYTES
+    }
+
+    pub(crate) fn push(&mut self, value: RawValue<'_>) {
         let value = value.to_owned();
-        self.bytes += value.data().len() + VALUE_BYTES;
+        self.bytes += List::value_bytes(&value);
         self.values.push_back(value);
     }
 
     /// Removes the first value.
-    pub(super) fn pop_front(&mut self) {
+    pub(crate) fn pop_front(&mut self) {
         if let Some(gone) = self.values.pop_front() {
-            self.bytes -= gone.data().len() + VALUE_BYTES;
+            self.bytes -= List::value_bytes(&gone);
         }
     }
 }

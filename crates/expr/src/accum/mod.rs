@@ -25,11 +25,15 @@ use crate::{Expression, Frame, Order, Scope};
 
 pub(crate) use deviation::{Deviation, Population};
 pub use limits::AccumulatorLimits;
-pub(crate) use list::{Merged, encoded};
+pub(crate) use limits::StateLimit;
+pub(crate) use list::{List, Merged, VALUE_BYTES as SET_ENTRY_BYTES, encoded};
 pub(crate) use parse::shares;
-pub(crate) use percentile::{median, percentiles, sorted_numbers};
+pub(crate) use percentile::{index as percentile_index, median, percentiles, sorted_numbers};
+pub(crate) use ranked::ENTRY_BYTES as RANKED_ENTRY_BYTES;
 use scripted::{Functions, Scripted};
 pub use state::AccumState;
+use state::key_order;
+pub(crate) use state::{array, not_an_array};
 
 /// A row of the table of accumulators.
 pub struct AccumRow {
@@ -188,16 +192,27 @@ impl Accumulator {
     /// # Errors
     /// Errors of evaluating the number, and of scripts.
     pub fn start(&self, id: Option<RawValue<'_>>) -> Result<AccumState> {
-        let root = id.and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
-        let frame = Frame::new(root).collated(self.collation.as_deref());
         if let Some(functions) = &self.functions {
-            return Scripted::start(functions, frame).map(AccumState::scripted);
+            return Scripted::start(functions, self.group_frame(id)).map(AccumState::scripted);
         }
-        let n = match &self.n {
-            None => 1,
-            Some(n) => check_n(&n.evaluate(frame)?)?,
-        };
-        Ok(AccumState::new(self.kind, n))
+        Ok(AccumState::new(self.kind, self.start_n(id)?))
+    }
+
+    /// The number of values that the result of a group has; 1 for operators without such a number.
+    ///
+    /// # Errors
+    /// Errors of evaluating the number.
+    pub(crate) fn start_n(&self, id: Option<RawValue<'_>>) -> Result<usize> {
+        match &self.n {
+            None => Ok(1),
+            Some(n) => check_n(&n.evaluate(self.group_frame(id))?),
+        }
+    }
+
+    /// The frame of expressions over the `_id` of a group.
+    fn group_frame<'a>(&'a self, id: Option<RawValue<'a>>) -> Frame<'a> {
+        let root = id.and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
+        Frame::new(root).collated(self.collation.as_deref())
     }
 
     /// Adds one document to the state.
@@ -224,6 +239,33 @@ impl Accumulator {
             (None, None) => state.put(value.as_raw(), self.collation.as_deref())?,
         }
         state.check(self.most_bytes)
+    }
+
+    /// The key by which a document is ranked, and its value, for `$topN`, `$minN` and related
+    /// operators. `None` for a document that does not count.
+    ///
+    /// # Errors
+    /// Errors of the argument.
+    pub(crate) fn ranked(&self, frame: Frame<'_>) -> Result<Option<(Vec<u8>, ValueBuf)>> {
+        let collation = self.collation.as_deref();
+        let value = self.argument.evaluate(frame)?;
+        let value = value.as_raw().unwrap_or(RawValue::Null);
+        let key = match &self.order {
+            Some(order) => order.encoded_key(frame.root(), collation),
+            None if matches!(value, RawValue::Null | RawValue::Undefined) => return Ok(None),
+            None => encoded(value, key_order(self.kind), collation),
+        };
+        Ok(Some((key, value.to_owned())))
+    }
+
+    /// The memory limit of one state.
+    pub(crate) fn limit(&self) -> StateLimit {
+        StateLimit { kind: self.kind, most: self.most_bytes }
+    }
+
+    /// The quantiles requested from `$percentile`; that of `$median`.
+    pub(crate) fn shares(&self) -> &[f64] {
+        &self.shares
     }
 
     /// Merges the saved state of later documents of the same group.

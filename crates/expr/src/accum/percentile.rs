@@ -15,12 +15,16 @@ pub(crate) fn sorted_numbers<'v>(values: impl Iterator<Item = RawValue<'v>>) -> 
     numbers
 }
 
+/// The index of a quantile in ascending numbers, of which there are `count`.
+pub(crate) fn index(count: usize, share: f64) -> usize {
+    let rank = (share * count as f64).ceil() as usize;
+    rank.saturating_sub(1).min(count.saturating_sub(1))
+}
+
 /// The value at a quantile of ascending numbers; null if there are none.
 fn at(numbers: &[f64], share: f64) -> RawValue<'static> {
-    let rank = (share * numbers.len() as f64).ceil() as usize;
-    numbers
-        .get(rank.saturating_sub(1).min(numbers.len().saturating_sub(1)))
-        .map_or(RawValue::Null, |value| RawValue::Double(*value))
+    let value = numbers.get(index(numbers.len(), share));
+    value.map_or(RawValue::Null, |value| RawValue::Double(*value))
 }
 
 /// The result of `$median` over ascending numbers.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mayfly_value::{RawValue, ValueBuf};
 
 /// Approximate memory of an entry without its bytes.
-const ENTRY_BYTES: usize = 80;
+pub(crate) const ENTRY_BYTES: usize = 80;
 
 /// At most `n` values, ordered by the bytes of their keys.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The state of an accumulator in one group.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, Result};
 use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{
     Collation, DocBuilder, Number, RawDoc, RawValue, SortOrder, ValueBuf, check_depth, check_size,
@@ -9,6 +9,7 @@ use mayfly_value::{
 
 use super::AccumulatorKind;
 use super::deviation::{Deviation, Population};
+use super::limits::StateLimit;
 use super::list::{Distinct, List, Merged, encoded};
 use super::percentile::{median, percentiles, sorted_numbers};
 use super::ranked::Ranked;
@@ -44,7 +45,7 @@ enum StateValue {
 }
 
 /// The order of the keys by which an accumulator ranks values.
-fn key_order(kind: AccumulatorKind) -> SortOrder {
+pub(super) fn key_order(kind: AccumulatorKind) -> SortOrder {
     match kind {
         AccumulatorKind::MaxN => SortOrder::Descending,
         _ => SortOrder::Ascending,
@@ -115,14 +116,7 @@ impl AccumState {
     }
 
     fn check_bytes(&self, most: usize) -> Result<()> {
-        if self.held_bytes() <= most {
-            return Ok(());
-        }
-        let name = super::ROWS.iter().find(|row| row.kind == self.kind).map_or("", |row| row.name);
-        let text = format!(
-            "{name} used too much memory and cannot spill to disk. Memory limit: {most} bytes"
-        );
-        Err(Error::new(ErrorCode(146), text))
+        StateLimit { kind: self.kind, most }.check(self.held_bytes())
     }
 
     /// Adds the value of one document.
@@ -221,8 +215,8 @@ impl AccumState {
             (StateValue::Mean { sum, count }, _) => value(sum.mean(*count).to_value()),
             (StateValue::One(None), _) => value(RawValue::Null),
             (StateValue::One(Some(held)), _) => Ok(held.clone()),
-            (StateValue::List(list), _) => array(list.values.iter()),
-            (StateValue::Distinct(set), _) => array(set.list.values.iter()),
+            (StateValue::List(list), _) => array(list.values.iter()).map(Some),
+            (StateValue::Distinct(set), _) => array(set.list.values.iter()).map(Some),
             (StateValue::Merged(merged), _) => {
                 let out = merged.build();
                 check_size(out.len())?;
@@ -231,7 +225,7 @@ impl AccumState {
             (StateValue::Ranked(ranked), AccumulatorKind::Top | AccumulatorKind::Bottom) => {
                 Ok(ranked.values().next().cloned())
             }
-            (StateValue::Ranked(ranked), _) => array(ranked.values()),
+            (StateValue::Ranked(ranked), _) => array(ranked.values()).map(Some),
             (StateValue::Numbers(numbers), kind) => {
                 let mut numbers = numbers.clone();
                 numbers.sort_by(f64::total_cmp);
@@ -245,14 +239,6 @@ impl AccumState {
                 _ => Population::Whole,
             })),
             (StateValue::Scripted(scripted), _) => scripted.finish().map(Some),
-        }
-    }
-
-    /// Whether it is the deviation of a single number.
-    pub(crate) fn has_one_number(&self) -> bool {
-        match &self.held {
-            StateValue::Deviation(deviation) => deviation.count == 1.0 && deviation.not_finite == 0,
-            _ => false,
         }
     }
 
@@ -405,12 +391,12 @@ fn put_in_list(
     Ok(())
 }
 
-fn not_an_array(name: &str, found: RawValue<'_>) -> Error {
+pub(crate) fn not_an_array(name: &str, found: RawValue<'_>) -> Error {
     let kind = found.type_name();
     mistyped(format!("{name} requires array inputs, but input {found:?} is of type {kind}"))
 }
 
-fn array<'v>(values: impl Iterator<Item = &'v ValueBuf>) -> Result<Option<ValueBuf>> {
+pub(crate) fn array<'v>(values: impl Iterator<Item = &'v ValueBuf>) -> Result<ValueBuf> {
     let mut out = DocBuilder::new_array();
     for value in values {
         out.push(value);
@@ -418,7 +404,7 @@ fn array<'v>(values: impl Iterator<Item = &'v ValueBuf>) -> Result<Option<ValueB
     }
     let made = out.finish();
     check_depth(made.as_doc())?;
-    Ok(Some(ValueBuf::from_parts(ty::ARRAY, made.into_bytes())))
+    Ok(ValueBuf::from_parts(ty::ARRAY, made.into_bytes()))
 }
 
 fn put_array<'v>(values: impl Iterator<Item = &'v ValueBuf>, out: &mut DocBuilder) {

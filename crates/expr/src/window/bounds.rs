@@ -34,6 +34,15 @@ pub enum Bounds {
     },
 }
 
+/// How the window changes from one document to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Motion {
+    /// Documents only enter it.
+    Grows,
+    /// Documents enter and leave it.
+    Slides,
+}
+
 /// The unit of time of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeUnit(pub(super) Unit);
@@ -41,6 +50,26 @@ pub struct RangeUnit(pub(super) Unit);
 impl Bounds {
     /// The whole partition.
     pub(super) const ALL: Bounds = Bounds::Documents(Bound::Unbounded, Bound::Unbounded);
+
+    /// The documents up to the current one.
+    pub(super) const SO_FAR: Bounds = Bounds::Documents(Bound::Unbounded, Bound::Current);
+
+    pub(super) fn motion(self) -> Motion {
+        let (Bounds::Documents(lower, _) | Bounds::Range { lower, .. }) = self;
+        if lower == Bound::Unbounded { Motion::Grows } else { Motion::Slides }
+    }
+
+    /// Whether a window may end before the partition.
+    pub(super) fn has_upper_bound(self) -> bool {
+        let (Bounds::Documents(_, upper) | Bounds::Range { upper, .. }) = self;
+        upper != Bound::Unbounded
+    }
+
+    /// The document at a distance.
+    pub(super) fn at(by: i64) -> Bounds {
+        let bound = Bound::Offset(Number::Int64(by));
+        Bounds::Documents(bound, bound)
+    }
 
     /// Parses `{ documents: [l, u] }` or `{ range: [l, u], unit: ... }`.
     pub(super) fn parse(
@@ -280,10 +309,4 @@ fn further(value: RawValue<'_>, by: Number, unit: Option<RangeUnit>) -> Result<V
             Ok(number.plus(by).to_value().to_owned())
         }
     }
-}
-
-/// Whether each window contains all documents of the previous one.
-pub(super) fn only_grow(reaches: &[(usize, usize)]) -> bool {
-    reaches.iter().all(|(from, _)| *from == 0)
-        && reaches.windows(2).all(|pair| pair[0].1 <= pair[1].1)
 }

@@ -1,13 +1,16 @@
 //! `$derivative`, `$integral`, `$expMovingAvg`.
 
+use std::collections::VecDeque;
+
 use mayfly_base::Result;
 use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
 
-use super::bounds::reaches;
+use super::bounds::Motion;
+use super::moving::{Summary, WindowState};
 use super::{WindowFunction, null};
+use crate::Sum;
 use crate::op::{Unit, fault};
-use crate::{Expression, Sum};
 
 /// The weight of the newest value in a moving average.
 #[derive(Clone, Copy, Debug)]
@@ -49,27 +52,52 @@ fn in_units(width: Number, unit: Option<Unit>) -> Number {
     }
 }
 
-/// The slope between the first and the last document of a sequence.
-#[derive(Default)]
+/// `$derivative`: the slope between the first and the last document of a window.
 pub(super) struct Slope {
-    first: Option<Point>,
-    last: Option<Point>,
+    unit: Option<Unit>,
+    /// Of a window that grows, only the first and the last document matter.
+    motion: Motion,
+    points: VecDeque<Point>,
+    bytes: usize,
 }
 
 /// The sort value of a document, and its input value.
 type Point = (ValueBuf, Option<ValueBuf>);
 
+fn point_bytes(point: &Point) -> usize {
+    size_of::<Point>() + point.0.heap_bytes() + point.1.as_ref().map_or(0, ValueBuf::heap_bytes)
+}
+
 impl Slope {
-    pub(super) fn push(&mut self, place: ValueBuf, value: Option<ValueBuf>) {
-        match self.first {
-            None => self.first = Some((place, value)),
-            Some(_) => self.last = Some((place, value)),
+    pub(super) fn new(unit: Option<Unit>, motion: Motion) -> Slope {
+        Slope { unit, motion, points: VecDeque::new(), bytes: 0 }
+    }
+}
+
+impl WindowState for Slope {
+    fn add(&mut self, function: &WindowFunction, document: &DocBuf) -> Result<()> {
+        if self.motion == Motion::Grows && self.points.len() == 2 {
+            self.bytes -= self.points.pop_back().as_ref().map_or(0, point_bytes);
+        }
+        let point = (function.sort_value(document), function.value(document)?.into_owned());
+        self.bytes += point_bytes(&point);
+        self.points.push_back(point);
+        Ok(())
+    }
+
+    fn remove(&mut self) {
+        self.bytes -= self.points.pop_front().as_ref().map_or(0, point_bytes);
+    }
+
+    fn result(&mut self, _: &WindowFunction, _: &DocBuf) -> Result<ValueBuf> {
+        match (self.points.front(), self.points.back()) {
+            (Some(first), Some(last)) => slope(first, last, self.unit),
+            _ => Ok(null()),
         }
     }
 
-    pub(super) fn result(&self, unit: Option<Unit>) -> Result<ValueBuf> {
-        let Some(first) = &self.first else { return Ok(null()) };
-        slope(first, self.last.as_ref().unwrap_or(first), unit)
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -113,30 +141,21 @@ fn rise(first: &Point, last: &Point) -> Result<Number> {
     }
 }
 
-/// The slope between the first and the last document of each window.
-pub(super) fn derivative(
-    function: &WindowFunction,
-    input: &Expression,
-    unit: Option<Unit>,
-    partition: &[DocBuf],
-) -> Result<Vec<Option<ValueBuf>>> {
-    let values = function.values(input, partition)?;
-    let places = function.sort_values(partition);
-    let points: Vec<Point> = places.into_iter().zip(values).collect();
-    let result = |(from, to): (usize, usize)| match to <= from {
-        true => Ok(Some(null())),
-        false => slope(&points[from], &points[to - 1], unit).map(Some),
-    };
-    reaches(function, partition)?.into_iter().map(result).collect()
-}
-
-/// The area below straight lines between the documents of a sequence.
-#[derive(Default)]
+/// `$integral`: the area below straight lines between the documents of a sequence. Nothing is
+/// subtracted from it, in contrast to the reference: see [`Summary`].
+#[derive(Clone, Default)]
 pub(super) struct Area {
     sum: Sum,
-    before: Option<(Number, Number)>,
+    ends: Option<Ends>,
     /// Some document is not a number.
     nan: bool,
+}
+
+/// The first and the last point of a sequence.
+#[derive(Clone, Copy)]
+struct Ends {
+    first: (Number, Number),
+    last: (Number, Number),
 }
 
 /// A document as a point of the curve.
@@ -163,93 +182,94 @@ fn is_date(value: RawValue<'_>) -> bool {
 }
 
 impl Area {
-    pub(super) fn push_value(
-        &mut self,
-        place_value: RawValue<'_>,
-        value: Option<RawValue<'_>>,
-        unit: Option<Unit>,
-    ) -> Result<()> {
-        self.push(edge(place_value, value, unit)?);
-        Ok(())
-    }
-
-    fn push(&mut self, point: (Number, Number)) {
-        self.nan |= point.0.is_nan() || point.1.is_nan();
-        if let Some(before) = self.before.filter(|_| !self.nan) {
-            let part = before.1.plus(point.1).times(point.0.minus(before.0));
+    /// Adds the area between two neighbouring points.
+    fn add_between(&mut self, left: (Number, Number), right: (Number, Number)) {
+        if !self.nan {
+            let part = left.1.plus(right.1).times(right.0.minus(left.0));
             self.sum.add(divided(part, Number::Double(2.0)));
         }
-        self.before = Some(point);
+    }
+}
+
+impl Summary for Area {
+    type Item = (Number, Number);
+    type Settings = Option<Unit>;
+
+    fn item(
+        unit: Option<Unit>,
+        function: &WindowFunction,
+        document: &DocBuf,
+    ) -> Result<(Number, Number)> {
+        let value = function.value(document)?;
+        edge(function.sort_value(document).as_raw(), value.as_raw(), unit)
+    }
+
+    fn push(&mut self, point: &(Number, Number)) {
+        self.nan |= point.0.is_nan() || point.1.is_nan();
+        if let Some(ends) = self.ends {
+            self.add_between(ends.last, *point);
+        }
+        let first = self.ends.map_or(*point, |ends| ends.first);
+        self.ends = Some(Ends { first, last: *point });
+    }
+
+    fn append(&mut self, later: &Area) {
+        self.nan |= later.nan;
+        let Some(ends) = later.ends else { return };
+        if let Some(here) = self.ends {
+            self.add_between(here.last, ends.first);
+        }
+        self.sum.append(&later.sum);
+        let first = self.ends.unwrap_or(ends).first;
+        self.ends = Some(Ends { first, last: ends.last });
     }
 
     /// The area; null without documents.
-    pub(super) fn result(&self, unit: Option<Unit>) -> ValueBuf {
-        if self.before.is_none() {
-            return null();
+    fn result(&self, unit: Option<Unit>, _: &WindowFunction, _: &DocBuf) -> Result<ValueBuf> {
+        if self.ends.is_none() {
+            return Ok(null());
         }
         if self.nan {
-            return RawValue::Double(f64::NAN).to_owned();
+            return Ok(RawValue::Double(f64::NAN).to_owned());
         }
-        in_units(self.sum.finish(), unit).to_value().to_owned()
+        Ok(in_units(self.sum.finish(), unit).to_value().to_owned())
     }
 }
 
-/// The area of each window.
-pub(super) fn integral(
-    function: &WindowFunction,
-    input: &Expression,
-    unit: Option<Unit>,
-    partition: &[DocBuf],
-) -> Result<Vec<Option<ValueBuf>>> {
-    let values = function.values(input, partition)?;
-    let sort_values = function.sort_values(partition);
-    let point = |(value, place_value): (&Option<ValueBuf>, &ValueBuf)| {
-        edge(place_value.as_raw(), value.as_ref().map(ValueBuf::as_raw), unit)
-    };
-    let points: Vec<_> = values.iter().zip(&sort_values).map(point).collect::<Result<_>>()?;
-    let area = |(from, to): (usize, usize)| {
-        let mut area = Area::default();
-        points[from..to].iter().for_each(|point| area.push(*point));
-        Some(area.result(unit))
-    };
-    Ok(reaches(function, partition)?.into_iter().map(area).collect())
+/// `$expMovingAvg`: an exponential moving average.
+pub(super) struct Mean {
+    alpha: Alpha,
+    mean: Option<Number>,
 }
 
-/// An exponential moving average.
-#[derive(Default)]
-pub(super) struct Mean(Option<Number>);
-
 impl Mean {
+    pub(super) fn new(alpha: Alpha) -> Mean {
+        Mean { alpha, mean: None }
+    }
+}
+
+impl WindowState for Mean {
     /// Adds a value with its weight, and the previous average with the rest.
-    pub(super) fn push(&mut self, value: Option<RawValue<'_>>, alpha: &Alpha) {
-        if let Some(number) = value.and_then(Number::from_value) {
-            let rest = Number::Int32(1).minus(alpha.0);
-            self.0 = Some(match self.0 {
+    fn add(&mut self, function: &WindowFunction, document: &DocBuf) -> Result<()> {
+        if let Some(number) = function.number(document)? {
+            let rest = Number::Int32(1).minus(self.alpha.0);
+            self.mean = Some(match self.mean {
                 // The first value, too, has the type of an average.
                 None => match number {
                     Number::Decimal(_) => number,
                     _ => Number::Double(number.to_f64()),
                 },
-                Some(before) => number.times(alpha.0).plus(before.times(rest)),
+                Some(before) => number.times(self.alpha.0).plus(before.times(rest)),
             });
         }
+        Ok(())
     }
 
-    pub(super) fn result(&self) -> ValueBuf {
-        self.0.map_or_else(null, |mean| mean.to_value().to_owned())
+    fn result(&mut self, _: &WindowFunction, _: &DocBuf) -> Result<ValueBuf> {
+        Ok(self.mean.map_or_else(null, |mean| mean.to_value().to_owned()))
     }
-}
 
-pub(super) fn fading(
-    function: &WindowFunction,
-    input: &Expression,
-    alpha: &Alpha,
-    partition: &[DocBuf],
-) -> Result<Vec<Option<ValueBuf>>> {
-    let mut mean = Mean::default();
-    let result = |value: Option<ValueBuf>| {
-        mean.push(value.as_ref().map(ValueBuf::as_raw), alpha);
-        Some(mean.result())
-    };
-    Ok(function.values(input, partition)?.into_iter().map(result).collect())
+    fn bytes(&self) -> usize {
+        0
+    }
 }

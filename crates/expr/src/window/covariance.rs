@@ -2,18 +2,23 @@
 //!
 //! The input is an array of two expressions; other values and pairs without two numbers are
 //! skipped. Once a pair has a decimal, the result is a decimal.
+//!
+//! Where documents leave the window, the reference subtracts what a pair added to the moment. Here
+//! the moment is combined from those of two parts of the window ([`Moments::append`]), so that a
+//! large value, which has left the window, does not make later results inexact.
 
 use mayfly_base::Result;
 use mayfly_value::decimal::Decimal;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
 
-use super::bounds::reaches;
+use super::calculus::divided;
+use super::moving::Summary;
 use super::{WindowFunction, null};
+use crate::Sum;
 use crate::accum::Population;
-use crate::{Expression, Sum};
 
 /// The state of a sequence of pairs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Moments {
     /// Number of pairs of finite numbers. Only they are in the means and moments.
     count: i64,
@@ -27,7 +32,7 @@ pub(super) struct Moments {
 }
 
 /// Means and moment as doubles.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct DoubleMoments {
     mean_x: f64,
     mean_y: f64,
@@ -35,7 +40,7 @@ struct DoubleMoments {
 }
 
 /// Sums and moment in the type of the numbers, for decimals.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ExactMoments {
     x: Sum,
     y: Sum,
@@ -57,14 +62,20 @@ fn number_pair(value: Option<RawValue<'_>>) -> Option<(Number, Number)> {
     }
 }
 
-impl Moments {
-    pub(super) fn push_value(&mut self, value: Option<RawValue<'_>>) {
-        if let Some(pair) = number_pair(value) {
-            self.push(pair);
-        }
+impl Summary for Moments {
+    type Item = Option<(Number, Number)>;
+    type Settings = Population;
+
+    fn item(
+        _: Population,
+        function: &WindowFunction,
+        document: &DocBuf,
+    ) -> Result<Option<(Number, Number)>> {
+        Ok(number_pair(function.value(document)?.as_raw()))
     }
 
-    fn push(&mut self, (x, y): (Number, Number)) {
+    fn push(&mut self, pair: &Option<(Number, Number)>) {
+        let Some((x, y)) = *pair else { return };
         self.any_decimal |= [x, y].iter().any(|number| matches!(number, Number::Decimal(_)));
         if is_finite(x) && is_finite(y) {
             self.count += 1;
@@ -81,13 +92,27 @@ impl Moments {
         }
     }
 
-    pub(super) fn result(&self, of: Population) -> ValueBuf {
+    fn append(&mut self, later: &Moments) {
+        self.nan += later.nan;
+        self.infinite += later.infinite;
+        self.negative_infinite += later.negative_infinite;
+        self.any_decimal |= later.any_decimal;
+        if self.count == 0 {
+            (self.doubles, self.exact) = (later.doubles.clone(), later.exact.clone());
+        } else if later.count > 0 {
+            self.doubles.append(&later.doubles, (self.count, later.count));
+            self.exact.append(&later.exact, (self.count, later.count));
+        }
+        self.count += later.count;
+    }
+
+    fn result(&self, of: Population, _: &WindowFunction, _: &DocBuf) -> Result<ValueBuf> {
         let by = match of {
             Population::Whole => self.count,
             Population::Sample => self.count - 1,
         };
         if by < 1 {
-            return null();
+            return Ok(null());
         }
         let result = match (self.nan, self.infinite, self.negative_infinite) {
             (0, 0, 0) if self.any_decimal => {
@@ -99,9 +124,11 @@ impl Moments {
             (0, 0, 1..) => self.special(f64::NEG_INFINITY),
             _ => self.special(f64::NAN),
         };
-        result.to_value().to_owned()
+        Ok(result.to_value().to_owned())
     }
+}
 
+impl Moments {
     /// An infinity or NaN in the type of the result.
     fn special(&self, value: f64) -> Number {
         match self.any_decimal {
@@ -118,6 +145,14 @@ impl DoubleMoments {
         self.mean_y += (y - self.mean_y) / count as f64;
         self.moment += before * (y - self.mean_y);
     }
+
+    fn append(&mut self, later: &DoubleMoments, counts: (i64, i64)) {
+        let (here, there) = (counts.0 as f64, counts.1 as f64);
+        let (x, y) = (later.mean_x - self.mean_x, later.mean_y - self.mean_y);
+        self.mean_x += x * there / (here + there);
+        self.mean_y += y * there / (here + there);
+        self.moment += later.moment + x * y * (here * there / (here + there));
+    }
 }
 
 impl ExactMoments {
@@ -130,22 +165,14 @@ impl ExactMoments {
         self.y.add(y);
         self.moment.add(before.times(y.minus(self.y.mean(count))));
     }
-}
 
-/// The covariance of each window.
-pub(super) fn covariance(
-    function: &WindowFunction,
-    input: &Expression,
-    of: Population,
-    partition: &[DocBuf],
-) -> Result<Vec<Option<ValueBuf>>> {
-    let values = function.values(input, partition)?;
-    let pairs: Vec<Option<(Number, Number)>> =
-        values.iter().map(|value| number_pair(value.as_ref().map(ValueBuf::as_raw))).collect();
-    let result = |(from, to): (usize, usize)| {
-        let mut moments = Moments::default();
-        pairs[from..to].iter().flatten().for_each(|pair| moments.push(*pair));
-        Some(moments.result(of))
-    };
-    Ok(reaches(function, partition)?.into_iter().map(result).collect())
+    fn append(&mut self, later: &ExactMoments, counts: (i64, i64)) {
+        let x = later.x.mean(counts.1).minus(self.x.mean(counts.0));
+        let y = later.y.mean(counts.1).minus(self.y.mean(counts.0));
+        let weighted = x.times(y).times(Number::Int64(counts.0.saturating_mul(counts.1)));
+        self.moment.append(&later.moment);
+        self.moment.add(divided(weighted, Number::Int64(counts.0 + counts.1)));
+        self.x.append(&later.x);
+        self.y.append(&later.y);
+    }
 }

@@ -1,53 +1,34 @@
-//! `$shift`, `$locf`, `$linearFill`: values of neighbouring documents.
+//! `$locf`, `$linearFill`: values of neighbouring documents in gaps.
 
 use mayfly_base::Result;
 use mayfly_value::arguments::error::mistyped;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
 
 use super::calculus::divided;
+use super::moving::WindowState;
 use super::{WindowFunction, null};
-use crate::Expression;
 use crate::op::fault;
 
-/// The value of the document at this distance, or the default, or null.
-pub(super) fn shift(
-    function: &WindowFunction,
-    output: &Expression,
-    by: i64,
-    default: Option<&ValueBuf>,
-    partition: &[DocBuf],
-) -> Result<Vec<Option<ValueBuf>>> {
-    let outside = || default.cloned().unwrap_or_else(null);
-    let mut results = Vec::with_capacity(partition.len());
-    for here in 0..partition.len() {
-        let at = i64::try_from(here).ok().and_then(|here| here.checked_add(by));
-        let document = at.and_then(|at| usize::try_from(at).ok()).and_then(|at| partition.get(at));
-        results.push(Some(match document {
-            None => outside(),
-            Some(document) => {
-                let value = output.evaluate(function.frame(document))?.into_owned();
-                value.unwrap_or_else(null)
-            }
-        }));
-    }
-    Ok(results)
-}
+/// `$locf`: the last value that was neither null nor missing.
+#[derive(Default)]
+pub(super) struct Carried(Option<ValueBuf>);
 
-/// The last value that was neither null nor missing.
-pub(super) fn carried(
-    function: &WindowFunction,
-    input: &Expression,
-    partition: &[DocBuf],
-) -> Result<Vec<Option<ValueBuf>>> {
-    let mut last = null();
-    let mut results = Vec::with_capacity(partition.len());
-    for value in function.values(input, partition)? {
+impl WindowState for Carried {
+    fn add(&mut self, function: &WindowFunction, document: &DocBuf) -> Result<()> {
+        let value = function.value(document)?.into_owned();
         if let Some(value) = value.filter(|value| !is_nullish(value)) {
-            last = value;
+            self.0 = Some(value);
         }
-        results.push(Some(last.clone()));
+        Ok(())
     }
-    Ok(results)
+
+    fn result(&mut self, _: &WindowFunction, _: &DocBuf) -> Result<ValueBuf> {
+        Ok(self.0.clone().unwrap_or_else(null))
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, ValueBuf::heap_bytes)
+    }
 }
 
 pub(super) fn is_nullish(value: &ValueBuf) -> bool {
@@ -58,7 +39,6 @@ pub(super) fn is_nullish(value: &ValueBuf) -> bool {
 /// stay null.
 pub(super) fn linear(
     function: &WindowFunction,
-    input: &Expression,
     partition: &[DocBuf],
 ) -> Result<Vec<Option<ValueBuf>>> {
     let places = function.sort_values(partition);
@@ -67,10 +47,10 @@ pub(super) fn linear(
     for pair in places.windows(2) {
         pair[1].check_after(pair[0])?;
     }
-    let values = function.values(input, partition)?;
-    let mut results: Vec<Option<ValueBuf>> = Vec::with_capacity(values.len());
+    let mut results: Vec<Option<ValueBuf>> = Vec::with_capacity(partition.len());
     let mut left: Option<(usize, Number)> = None;
-    for (here, value) in values.into_iter().enumerate() {
+    for (here, document) in partition.iter().enumerate() {
+        let value = function.value(document)?.into_owned();
         let Some(value) = value.filter(|value| !is_nullish(value)) else {
             results.push(Some(null()));
             continue;

@@ -11,29 +11,31 @@
 //!    the documents. `None` means that the field is omitted.
 //!
 //! A partition needs memory for its documents and one result for each; the stage accounts for it. A
-//! [`WindowStream`] computes the same results for a partition in files. Invertible functions add
-//! and remove values as the window moves; the others are recomputed for each document, unless the
-//! window only grows.
+//! [`WindowStream`] computes the same results for a partition in files. As a window moves, each
+//! document enters it once and leaves it once (folder `moving`); no window is computed from its
+//! start.
 
 mod bounds;
 mod calculus;
 mod covariance;
 mod fill;
+mod moving;
 mod parse;
 mod rank;
 mod scale;
-mod slide;
 mod stream;
 
 use std::sync::Arc;
 
-use mayfly_base::Result;
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf, ty};
+use mayfly_base::{Error, Result};
+use mayfly_value::{Collation, DocBuf, Number, RawDoc, RawValue, ValueBuf, ty};
 
 use crate::accum::{Accumulator, Population};
 use crate::op::Unit;
-use crate::{Dependencies, Expression, Frame, Order, Scope};
+use crate::{Dependencies, Expression, Frame, Order, Scope, Value};
+use bounds::reaches;
 pub use bounds::{Bound, Bounds};
+use moving::Window;
 pub use stream::{DocumentReader, OpenReader, StreamMemory, WindowStream};
 
 /// A row of the table of window functions. Accumulators that are also window functions are rows of
@@ -127,29 +129,15 @@ impl WindowFunction {
     /// # Errors
     /// Errors of [`WindowFunction::run`] and of the visitor.
     pub fn run_each(&self, partition: &[DocBuf], see: &mut See<'_>) -> Result<()> {
-        let results = match &self.function {
-            Function::Accumulate(accumulator) => {
-                return slide::run(self, accumulator, partition, see);
-            }
-            Function::Rank(which) => rank::run(*which, self, partition),
-            Function::Shift { output, by, default } => {
-                fill::shift(self, output, *by, default.as_ref(), partition)?
-            }
-            Function::Derivative { input, unit } => {
-                calculus::derivative(self, input, *unit, partition)?
-            }
-            Function::Integral { input, unit } => {
-                calculus::integral(self, input, *unit, partition)?
-            }
-            Function::Fading { input, alpha } => calculus::fading(self, input, alpha, partition)?,
-            Function::Covariance { input, of } => {
-                covariance::covariance(self, input, *of, partition)?
-            }
-            Function::Scale { input, range } => scale::run(self, input, *range, partition)?,
-            Function::LinearFill(input) => fill::linear(self, input, partition)?,
-            Function::Locf(input) => fill::carried(self, input, partition)?,
-        };
-        results.into_iter().try_for_each(see)
+        if let Function::LinearFill(_) = &self.function {
+            return fill::linear(self, partition)?.into_iter().try_for_each(see);
+        }
+        let mut window = Window::start(self)?;
+        for (reach, document) in reaches(self, partition)?.into_iter().zip(partition) {
+            window.move_to(self, reach, |at| partition.get(at))?;
+            see(Some(window.result(self, document)?))?;
+        }
+        Ok(())
     }
 
     /// The inputs of its expressions.
@@ -157,15 +145,7 @@ impl WindowFunction {
         let mut found = Dependencies::default();
         match &self.function {
             Function::Accumulate(accumulator) => found = accumulator.dependencies(),
-            Function::Rank(_) => {}
-            Function::Covariance { input, .. }
-            | Function::Scale { input, .. }
-            | Function::Shift { output: input, .. }
-            | Function::Derivative { input, .. }
-            | Function::Integral { input, .. }
-            | Function::Fading { input, .. }
-            | Function::LinearFill(input)
-            | Function::Locf(input) => found.add(input),
+            _ => self.input().into_iter().for_each(|input| found.add(input)),
         }
         if let Some(order) = &self.order {
             found.paths.extend(order.paths());
@@ -177,14 +157,46 @@ impl WindowFunction {
         Frame::new(document.as_doc()).collated(self.collation.as_deref())
     }
 
-    /// Evaluates an expression for each document.
-    fn values(
-        &self,
-        expression: &Expression,
-        partition: &[DocBuf],
-    ) -> Result<Vec<Option<ValueBuf>>> {
-        let value = |document| Ok(expression.evaluate(self.frame(document))?.into_owned());
-        partition.iter().map(value).collect()
+    /// The accumulator.
+    ///
+    /// # Errors
+    /// An internal error for another function.
+    fn accumulator(&self) -> Result<&Accumulator> {
+        match &self.function {
+            Function::Accumulate(accumulator) => Ok(accumulator),
+            _ => Err(Error::internal("the state of another function")),
+        }
+    }
+
+    /// The expression evaluated for each document.
+    fn input(&self) -> Option<&Expression> {
+        match &self.function {
+            Function::Rank(_) => None,
+            Function::Accumulate(accumulator) => Some(accumulator.argument()),
+            Function::Covariance { input, .. }
+            | Function::Scale { input, .. }
+            | Function::Shift { output: input, .. }
+            | Function::Derivative { input, .. }
+            | Function::Integral { input, .. }
+            | Function::Fading { input, .. }
+            | Function::LinearFill(input)
+            | Function::Locf(input) => Some(input),
+        }
+    }
+
+    /// The input value of a document.
+    fn value<'a>(&'a self, document: &'a DocBuf) -> Result<Value<'a>> {
+        self.input().map_or(Ok(Value::Missing), |input| input.evaluate(self.frame(document)))
+    }
+
+    /// The input value of a document, if it is a number.
+    fn number(&self, document: &DocBuf) -> Result<Option<Number>> {
+        Ok(self.value(document)?.as_raw().and_then(Number::from_value))
+    }
+
+    /// Whether a result depends not only on the window, but on the document itself.
+    fn reads_current(&self) -> bool {
+        matches!(self.function, Function::Scale { .. })
     }
 
     /// The value of the first sort field; null when it is missing.

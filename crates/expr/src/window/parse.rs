@@ -56,7 +56,11 @@ pub(super) fn function(
     };
     let bounds = match window {
         Some(window) => Bounds::parse(window, order, scope)?,
-        None => Bounds::ALL,
+        None => match &function {
+            Function::Rank(_) | Function::Locf(_) | Function::Fading { .. } => Bounds::SO_FAR,
+            Function::Shift { by, .. } => Bounds::at(*by),
+            _ => Bounds::ALL,
+        },
     };
     if let Function::Scale { .. } = function {
         scale::check_bounds(bounds)?;

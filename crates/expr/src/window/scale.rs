@@ -4,8 +4,9 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::arguments::error::{missing, unknown};
 use mayfly_value::{DocBuf, Number, RawDoc, RawValue, ValueBuf};
 
-use super::bounds::{Bound, Bounds, reaches};
+use super::bounds::{Bound, Bounds};
 use super::calculus::divided;
+use super::moving::Summary;
 use super::{Function, WindowFunction};
 use crate::op::fault;
 use crate::{Expression, Scope};
@@ -20,11 +21,11 @@ pub(super) struct Range {
 }
 
 /// The least and the greatest number of a sequence.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Extremes(Option<(Number, Number)>);
 
 impl Extremes {
-    pub(super) fn push(&mut self, number: Number) {
+    fn add(&mut self, number: Number) {
         self.0 = Some(match self.0 {
             None => (number, number),
             Some((least, _)) if number.compare(least).is_lt() => (number, self.greatest(number)),
@@ -38,7 +39,7 @@ impl Extremes {
     }
 
     /// Scales a number of the sequence.
-    pub(super) fn scaled(&self, number: Number, range: Range) -> ValueBuf {
+    fn scaled(&self, number: Number, range: Range) -> ValueBuf {
         let (least, greatest) = self.0.unwrap_or((number, number));
         let width = greatest.minus(least);
         let result = match width.compare(Number::Int32(0)).is_eq() {
@@ -51,11 +52,37 @@ impl Extremes {
     }
 }
 
+impl Summary for Extremes {
+    type Item = Number;
+    type Settings = Range;
+
+    fn item(_: Range, function: &WindowFunction, document: &DocBuf) -> Result<Number> {
+        number(function, document)
+    }
+
+    fn push(&mut self, number: &Number) {
+        self.add(*number);
+    }
+
+    fn append(&mut self, later: &Extremes) {
+        if let Some((least, greatest)) = later.0 {
+            self.add(least);
+            self.add(greatest);
+        }
+    }
+
+    fn result(&self, range: Range, function: &WindowFunction, here: &DocBuf) -> Result<ValueBuf> {
+        Ok(self.scaled(number(function, here)?, range))
+    }
+}
+
 /// The number of a document.
 ///
 /// # Errors
 /// 10487000 for a value that is no number.
-pub(super) fn number(value: Option<RawValue<'_>>) -> Result<Number> {
+fn number(function: &WindowFunction, document: &DocBuf) -> Result<Number> {
+    let value = function.value(document)?;
+    let value = value.as_raw();
     value.and_then(Number::from_value).ok_or_else(|| {
         let found = value.map_or("missing", RawValue::type_name);
         let text =
@@ -124,30 +151,4 @@ pub(super) fn check_bounds(bounds: Bounds) -> Result<()> {
         return Err(Error::failed_to_parse(text));
     }
     Ok(())
-}
-
-/// The scaled number of each document.
-pub(super) fn run(
-    function: &WindowFunction,
-    input: &Expression,
-    range: Range,
-    partition: &[DocBuf],
-) -> Result<Vec<Option<ValueBuf>>> {
-    let values = function.values(input, partition)?;
-    let numbers: Vec<Number> = values
-        .iter()
-        .map(|value| number(value.as_ref().map(ValueBuf::as_raw)))
-        .collect::<Result<_>>()?;
-    let (mut extremes, mut held) = (Extremes::default(), (0, 0));
-    let mut results = Vec::with_capacity(numbers.len());
-    for (here, reach) in reaches(function, partition)?.into_iter().enumerate() {
-        // A window that only grows adds to the extremes of the one before.
-        if reach.0 != held.0 || reach.1 < held.1 {
-            (extremes, held) = (Extremes::default(), (reach.0, reach.0));
-        }
-        numbers[held.1..reach.1].iter().for_each(|number| extremes.push(*number));
-        held.1 = held.1.max(reach.1);
-        results.push(Some(extremes.scaled(numbers[here], range)));
-    }
-    Ok(results)
 }

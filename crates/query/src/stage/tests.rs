@@ -138,6 +138,12 @@ const WINDOWS: &[&str] = &[
     r#"{"$integral": {"input": "$b"}, "window": {"range": [-30, 0]}}"#,
     r#"{"$covarianceSamp": ["$b", "$o"], "window": {"range": ["unbounded", "current"]}}"#,
     r#"{"$shift": {"output": "$t", "by": 3}}"#,
+    r#"{"$median": {"input": "$b", "method": "approximate"}, "window": {"documents": [-40, 20]}}"#,
+    r#"{"$percentile": {"input": "$b", "p": [0.1, 0.9], "method": "approximate"}, "window": {"documents": ["unbounded", "current"]}}"#,
+    r#"{"$bottomN": {"n": 3, "sortBy": {"in.c": 1}, "output": "$_id"}, "window": {"range": [-20, 20]}}"#,
+    r#"{"$mergeObjects": {"t": "$t"}, "window": {"range": [-20, -3]}}"#,
+    r#"{"$minMaxScaler": "$b", "window": {"documents": [-15, 15]}}"#,
+    r#"{"$lastN": {"n": 2, "input": "$t"}, "window": {"documents": [-30, -1]}}"#,
 ];
 
 #[test]
@@ -165,7 +171,7 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
     let folder = std::env::temp_dir();
     let run = |output: &str, memory_bytes, spill_folder| {
         let text = format!(
-            r#"{{"p": [{{"$setWindowFields": {{"partitionBy": "$p", "sortBy": {{"o": 1}}, "output": {{{output}}}}}}}, {{"$set": {{"w6": {{"$round": ["$w6", 6]}}}}}}, {{"$unset": "in.pad"}}]}}"#
+            r#"{{"p": [{{"$setWindowFields": {{"partitionBy": "$p", "sortBy": {{"o": 1}}, "output": {{{output}}}}}}}, {{"$unset": "in.pad"}}]}}"#
         );
         let wrapped: DocBuf = parse_document(&text).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();

@@ -214,10 +214,6 @@ impl StreamMemory for StreamsMemory {
         !self.share.is_over(self.held.iter().sum())
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
-        bytes <= self.share.limit() / (2 * self.held.len())
-    }
-
     fn failure(&self) -> Error {
         self.share.failure(too_large)
     }

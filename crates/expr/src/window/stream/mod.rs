@@ -3,8 +3,8 @@
 //!
 //! | function | state in memory |
 //! |---|---|
-//! | with an unbounded lower end, `$rank` and similar ones, `$locf`, `$expMovingAvg` | its running state ([`running`]) |
-//! | with a bounded lower end, `$shift` | the documents of the window ([`sliding`]) |
+//! | with an unbounded lower end, `$rank` and similar ones, `$locf`, `$expMovingAvg` | the state of its window ([`running`]) |
+//! | with a bounded lower end, `$shift` | that, and the documents of the window ([`sliding`]) |
 //! | `$linearFill` | the gap between two values ([`Line`]) |
 //!
 //! A window with only a lower bound extends to the end of the partition, so the rest of the
@@ -17,7 +17,7 @@ mod sliding;
 use mayfly_base::Result;
 use mayfly_value::{DocBuf, ValueBuf};
 
-use super::bounds::{Bound, Bounds};
+use super::bounds::Motion;
 use super::{Function, WindowFunction};
 use line::Line;
 use running::Running;
@@ -41,10 +41,6 @@ pub trait StreamMemory {
     /// budget.
     fn holds(&mut self, bytes: usize) -> bool;
 
-    /// Whether the stream may buffer this many bytes for speed, although it could continue with
-    /// less.
-    fn has_room(&self, bytes: usize) -> bool;
-
     /// The error for a stream that cannot continue with less memory.
     fn failure(&self) -> mayfly_base::Error;
 }
@@ -64,23 +60,11 @@ impl WindowStream {
     /// # Errors
     /// Errors of opening a reader, and of an accumulator's start.
     pub fn start(function: &WindowFunction, open: &mut OpenReader<'_>) -> Result<WindowStream> {
-        let unbounded_below = matches!(
-            function.bounds,
-            Bounds::Documents(Bound::Unbounded, _) | Bounds::Range { lower: Bound::Unbounded, .. }
-        );
         Ok(WindowStream(match &function.function {
             Function::LinearFill(_) => StreamKind::Line(Line::new(open()?)),
-            Function::Shift { .. } => StreamKind::Sliding(Sliding::new(open()?)),
-            Function::Rank(_) | Function::Locf(_) | Function::Fading { .. } => {
-                StreamKind::Running(Running::new(function, open)?)
-            }
-            Function::Accumulate(_)
-            | Function::Derivative { .. }
-            | Function::Integral { .. }
-            | Function::Covariance { .. }
-            | Function::Scale { .. } => match unbounded_below {
-                true => StreamKind::Running(Running::new(function, open)?),
-                false => StreamKind::Sliding(Sliding::new(open()?)),
+            _ => match function.bounds.motion() {
+                Motion::Slides => StreamKind::Sliding(Sliding::new(function, open()?)?),
+                Motion::Grows => StreamKind::Running(Running::new(function, open)?),
             },
         }))
     }

@@ -1,22 +1,18 @@
-//! Functions whose windows move through the partition: the documents in the windows of a batch of
-//! documents are buffered, and the function runs over the buffer as over a partition.
+//! Functions whose windows move through the partition: the documents of the current window are
+//! buffered, because their sort values determine when they leave it.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, ValueBuf, compare_values};
 
+use super::super::WindowFunction;
 use super::super::bounds::{Bound, Bounds, check_kind, range_end};
-use super::super::{Function, WindowFunction, slide};
+use super::super::moving::Window;
 use super::{DocumentReader, StreamMemory, document_bytes};
-use crate::accum::Accumulator;
-
-/// The least number of documents computed together, for a function that is updated as its window
-/// moves.
-const BATCH_DOCUMENTS: usize = 1024;
 
 pub(super) struct Sliding {
+    window: Window,
     input: Box<dyn DocumentReader>,
     /// The documents from index `first` on.
     buffer: VecDeque<DocBuf>,
@@ -28,7 +24,6 @@ pub(super) struct Sliding {
     here: usize,
     /// Documents before this index have their whole window in the buffer.
     complete: usize,
-    ready: VecDeque<Option<ValueBuf>>,
 }
 
 /// The extent of a window on both sides of its document, in documents.
@@ -38,25 +33,20 @@ fn sides(function: &WindowFunction) -> (usize, Option<usize>) {
         Bound::Offset(by) => by.to_i64_exact().unwrap_or(0),
         Bound::Current | Bound::Unbounded => 0,
     };
-    match (&function.function, function.bounds) {
-        (Function::Shift { by, .. }, _) => (size(by.saturating_neg()), Some(size(*by))),
-        (_, Bounds::Documents(lower, Bound::Unbounded)) => (size(-offset(lower)), None),
-        (_, Bounds::Documents(lower, upper)) => (size(-offset(lower)), Some(size(offset(upper)))),
-        (_, Bounds::Range { .. }) => (0, Some(0)),
-    }
-}
-
-/// The accumulator, if it is recomputed for every window.
-fn recomputed_accumulator(function: &WindowFunction) -> Option<&Accumulator> {
-    match &function.function {
-        Function::Accumulate(accumulator) if !slide::moves(accumulator.kind()) => Some(accumulator),
-        _ => None,
+    match function.bounds {
+        Bounds::Documents(lower, Bound::Unbounded) => (size(-offset(lower)), None),
+        Bounds::Documents(lower, upper) => (size(-offset(lower)), Some(size(offset(upper)))),
+        Bounds::Range { .. } => (0, Some(0)),
     }
 }
 
 impl Sliding {
-    pub(super) fn new(input: Box<dyn DocumentReader>) -> Sliding {
-        Sliding {
+    pub(super) fn new(
+        function: &WindowFunction,
+        input: Box<dyn DocumentReader>,
+    ) -> Result<Sliding> {
+        Ok(Sliding {
+            window: Window::start(function)?,
             input,
             buffer: VecDeque::new(),
             bytes: 0,
@@ -64,8 +54,7 @@ impl Sliding {
             read: false,
             here: 0,
             complete: 0,
-            ready: VecDeque::new(),
-        }
+        })
     }
 
     pub(super) fn next(
@@ -73,25 +62,22 @@ impl Sliding {
         function: &WindowFunction,
         memory: &mut dyn StreamMemory,
     ) -> Result<Option<ValueBuf>> {
-        if let Some(ready) = self.ready.pop_front() {
-            self.here += 1;
-            return Ok(ready);
-        }
-        let anew = recomputed_accumulator(function);
         if self.here >= self.complete {
-            self.fill(function, memory, if anew.is_some() { 1 } else { BATCH_DOCUMENTS })?;
-            if self.here >= self.complete {
-                return Ok(None);
-            }
+            self.fill(function, memory)?;
         }
-        if let Some(accumulator) = anew {
-            let result = self.add_up(function, accumulator, memory)?;
-            self.here += 1;
-            return Ok(result);
+        let Some(current) = self.here.checked_sub(self.first).and_then(|at| self.buffer.get(at))
+        else {
+            return Ok(None);
+        };
+        let reach = self.reach(function)?;
+        let (first, buffer) = (self.first, &self.buffer);
+        self.window.move_to(function, reach, |at| buffer.get(at.checked_sub(first)?))?;
+        let bytes = self.window.bytes();
+        if !memory.holds(self.bytes + bytes) && bytes > self.bytes {
+            return Err(memory.failure());
         }
-        self.run(function, memory)?;
         self.here += 1;
-        Ok(self.ready.pop_front().flatten())
+        self.window.result(function, current).map(Some)
     }
 
     fn value(&self, function: &WindowFunction, at: usize) -> Result<ValueBuf> {
@@ -113,8 +99,7 @@ impl Sliding {
             }
             Bounds::Documents(..) => None,
         };
-        let by_documents = !matches!(function.bounds, Bounds::Range { .. })
-            || matches!(function.function, Function::Shift { .. });
+        let by_documents = matches!(function.bounds, Bounds::Documents(..));
         let before = self.here.saturating_sub(sides(function).0);
         while self.first < self.here {
             let Some(front) = self.buffer.front() else { break };
@@ -135,26 +120,13 @@ impl Sliding {
         Ok(true)
     }
 
-    /// Reads until the windows of `least` documents are complete, or memory is full.
-    fn fill(
-        &mut self,
-        function: &WindowFunction,
-        memory: &mut dyn StreamMemory,
-        least: usize,
-    ) -> Result<()> {
-        let (before, after) = sides(function);
+    /// Reads until the window of the next document is complete.
+    fn fill(&mut self, function: &WindowFunction, memory: &mut dyn StreamMemory) -> Result<()> {
+        let (_, after) = sides(function);
         let mut dropped = self.drop_passed(function)?;
         loop {
             self.note_complete(function, after)?;
-            // A wide window is computed for many documents at once, because each run processes all
-            // of it.
-            let stretch = match least {
-                1 => 1,
-                least => {
-                    least.max(2 * (before + after.unwrap_or(0))).max(2 * (self.here - self.first))
-                }
-            };
-            if self.read || self.complete >= self.here + stretch {
+            if self.read || self.complete > self.here {
                 return Ok(());
             }
             let Some(document) = self.input.next()? else {
@@ -166,15 +138,7 @@ impl Sliding {
             if !dropped {
                 dropped = self.drop_passed(function)?;
             }
-            let fits = memory.holds(self.bytes);
-            if fits && memory.has_room(self.bytes) {
-                continue;
-            }
-            self.note_complete(function, after)?;
-            if self.complete > self.here {
-                return Ok(());
-            }
-            if !fits {
+            if !memory.holds(self.bytes) {
                 return Err(memory.failure());
             }
         }
@@ -188,9 +152,7 @@ impl Sliding {
             return Ok(());
         }
         match function.bounds {
-            Bounds::Range { upper, unit, .. }
-                if !matches!(function.function, Function::Shift { .. }) =>
-            {
+            Bounds::Range { upper, unit, .. } => {
                 let Some(last) = self.buffer.back() else { return Ok(()) };
                 let last = function.sort_value(last);
                 self.complete = self.complete.max(self.here);
@@ -205,7 +167,7 @@ impl Sliding {
                     }
                 }
             }
-            _ => {
+            Bounds::Documents(..) => {
                 let complete = after.map_or(0, |after| end.saturating_sub(after));
                 self.complete = self.complete.max(complete);
             }
@@ -213,55 +175,8 @@ impl Sliding {
         Ok(())
     }
 
-    /// Computes the results of all documents whose windows are complete, or as many as fit into
-    /// memory.
-    fn run(&mut self, function: &WindowFunction, memory: &mut dyn StreamMemory) -> Result<()> {
-        let (from, to) = (self.here - self.first, self.complete - self.first);
-        let ready = &mut self.ready;
-        let (mut at, mut held, mut full) = (0, 0, false);
-        let ran = function.run_each(self.buffer.make_contiguous(), &mut |result| {
-            let is_in_range = (from..to).contains(&at);
-            at += 1;
-            if !is_in_range {
-                return Ok(());
-            }
-            held += size_of::<Option<ValueBuf>>() + result.as_ref().map_or(0, ValueBuf::heap_bytes);
-            full = !ready.is_empty() && !memory.has_room(held);
-            if full {
-                return Err(memory.failure());
-            }
-            ready.push_back(result);
-            Ok(())
-        });
-        match ran {
-            // The remaining ones are computed again later.
-            Err(_) if full => {
-                self.complete = self.here + self.ready.len();
-                Ok(())
-            }
-            ran => ran,
-        }
-    }
-
-    /// Computes the result of the next document from all documents of its window.
-    fn add_up(
-        &self,
-        function: &WindowFunction,
-        accumulator: &Accumulator,
-        memory: &mut dyn StreamMemory,
-    ) -> Result<Option<ValueBuf>> {
-        let mut state = accumulator.start(None)?;
-        for document in self.buffer.range(self.window(function)?) {
-            accumulator.add_in(&mut state, function.frame(document))?;
-        }
-        if !memory.holds(self.bytes + state.bytes()) && state.bytes() > self.bytes {
-            return Err(memory.failure());
-        }
-        Ok(Some(slide::finished(function, accumulator, &state)?))
-    }
-
-    /// The window of the next document, as a range of the buffer.
-    fn window(&self, function: &WindowFunction) -> Result<Range<usize>> {
+    /// The window of the next document.
+    fn reach(&self, function: &WindowFunction) -> Result<(usize, usize)> {
         let count = self.buffer.len();
         let here = self.here - self.first;
         let range = match function.bounds {
@@ -302,6 +217,6 @@ impl Sliding {
             }
         };
         let to = range.1.min(count);
-        Ok(range.0.min(to)..to)
+        Ok((self.first + range.0.min(to), self.first + to))
     }
 }
