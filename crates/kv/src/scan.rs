@@ -16,7 +16,8 @@ const RETIRED_STEPS: usize = 16 << 10;
 
 /// An iterator over the stored entries of one range.
 pub trait Cursor {
-    /// The current entry; `None` at the end.
+    /// The current entry; `None` at the end. A database in another process may leave out retired
+    /// entries itself.
     fn entry(&self) -> KvResult<Option<(&[u8], &[u8])>>;
 
     /// Moves to the next entry in its direction.

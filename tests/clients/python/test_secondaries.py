@@ -661,6 +661,17 @@ def test_members_over_tls_with_users(tmp_path):
         first, second = members
         with pymongo.MongoClient(first.address, directConnection=True, **tls) as client:
             client.admin.command("createUser", "ann", pwd="secret", roles=["root"])
+
+        def knows_ann():
+            ann = {"username": "ann", "password": "secret", **tls}
+            with pymongo.MongoClient(second.address, directConnection=True, **ann) as client:
+                try:
+                    return client.admin.command("connectionStatus")
+                except OperationFailure:
+                    return None
+
+        # A secondary has the users of the primary half a second later.
+        until(knows_ann)
         client = connect(members, username="ann", password="secret", **tls)
         with client.start_session(causal_consistency=True) as session:
             client.t.items.insert_one({"_id": 1}, session=session)

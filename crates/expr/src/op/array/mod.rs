@@ -11,7 +11,7 @@ use mayfly_base::Result;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, compare_values_in};
 
-use self::positions::items_from;
+use self::positions::{count, items_from};
 use super::operand::fault;
 use super::{OpRow, Prepared, list, searched};
 use crate::{Expression, Frame, Value};
@@ -32,7 +32,8 @@ fn size<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> 
     let array = arguments[0].evaluate(frame)?;
     match array.or_undefined() {
         RawValue::Array(items) => {
-            let count = i32::try_from(items.iter().count()).unwrap_or(i32::MAX);
+            let count = count(&array, items, (&arguments[0], frame));
+            let count = i32::try_from(count).unwrap_or(i32::MAX);
             Ok(Value::Borrowed(RawValue::Int32(count)))
         }
         _ => Err(fault(
@@ -99,8 +100,8 @@ fn item_at<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a
         );
         return Err(fault(28691, text));
     };
-    let at = if at < 0 { at + items.iter().count() as i64 } else { at };
     let source = (&arguments[0], frame);
+    let at = if at < 0 { at + count(&array, items, source) as i64 } else { at };
     let item = usize::try_from(at).ok().and_then(|at| items_from(&array, items, at, source).next());
     Ok(item.map_or(Value::Missing, |item| Value::Borrowed(item.value()).detached()))
 }

@@ -14,6 +14,8 @@ use crate::{Expression, Frame, Value};
 
 /// Items before this position are always read from the start.
 const FEW: usize = 32;
+/// Items of arrays of fewer bytes are always counted.
+const LARGE: usize = 256;
 /// The position of one of this many items is remembered.
 const STEP: usize = 16;
 /// The most arrays of a loop that are remembered.
@@ -30,23 +32,16 @@ struct Known {
     array: (usize, usize),
     /// Offsets from the first item in bytes, as far as the array was read.
     offsets: Vec<u32>,
+    /// The number of items, once it was needed.
+    count: Option<usize>,
 }
 
 impl Positions {
     /// The offset of the last remembered item at or before a position. `None` if the array is not
     /// remembered, or ends before the position.
     fn offset_before(&self, array: RawDoc<'_>, at: usize) -> Option<usize> {
-        let bytes = array.as_bytes();
-        let address = (bytes.as_ptr() as usize, bytes.len());
         let mut arrays = self.0.borrow_mut();
-        let known = match arrays.iter().position(|known| known.array == address) {
-            Some(known) => &mut arrays[known],
-            None if arrays.len() < MAX_ARRAYS => {
-                arrays.push(Known { array: address, offsets: vec![0] });
-                arrays.last_mut()?
-            }
-            None => return None,
-        };
+        let known = known(&mut arrays, array)?;
         let step = at / STEP;
         while known.offsets.len() <= step {
             let last = *known.offsets.last()?;
@@ -57,6 +52,41 @@ impl Positions {
         }
         Some(known.offsets[step] as usize)
     }
+
+    /// The number of items; `None` if the array is not remembered.
+    fn count(&self, array: RawDoc<'_>) -> Option<usize> {
+        let mut arrays = self.0.borrow_mut();
+        let known = known(&mut arrays, array)?;
+        Some(*known.count.get_or_insert_with(|| array.iter().count()))
+    }
+}
+
+/// What is known of an array; `None` for one that is not remembered.
+fn known<'k>(arrays: &'k mut Vec<Known>, array: RawDoc<'_>) -> Option<&'k mut Known> {
+    let bytes = array.as_bytes();
+    let address = (bytes.as_ptr() as usize, bytes.len());
+    match arrays.iter().position(|known| known.array == address) {
+        Some(known) => arrays.get_mut(known),
+        None if arrays.len() < MAX_ARRAYS => {
+            arrays.push(Known { array: address, offsets: vec![0], count: None });
+            arrays.last_mut()
+        }
+        None => None,
+    }
+}
+
+/// The number of an array's items. `source` is the expression of the array.
+pub(super) fn count(
+    array: &Value<'_>,
+    items: RawDoc<'_>,
+    (source, frame): (&Expression, Frame<'_>),
+) -> usize {
+    let known = match array {
+        Value::Borrowed(_) if items.as_bytes().len() >= LARGE => frame.positions_of(source),
+        _ => None,
+    };
+    let count = known.and_then(|positions| positions.count(items));
+    count.unwrap_or_else(|| items.iter().count())
 }
 
 /// The items of an array from a position on. `source` is the expression of the array.
@@ -119,6 +149,8 @@ mod tests {
         let beyond = "{$map: {input: {$range: [480, 520]}, in: {$arrayElemAt: ['$b', '$$this']}}}";
         let nulls = "{$concatArrays: [{$slice: ['$b', 480, 20]}, {$map: {input: {$range: [0, 20]}, in: null}}]}";
         agree(beyond, nulls);
+        let last = "{$map: {input: {$range: [1, 501]}, in: {$arrayElemAt: ['$b', {$subtract: [{$size: '$b'}, '$$this']}]}}}";
+        agree(last, "{$reverseArray: '$b'}");
         let slices =
             "{$map: {input: {$range: [0, 500]}, in: {$first: {$slice: ['$b', '$$this', 2]}}}}";
         agree(slices, "'$b'");

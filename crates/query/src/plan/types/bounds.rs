@@ -116,7 +116,10 @@ impl Bounds {
         conditions: impl Iterator<Item = &'b Bounds>,
         collation: Option<&Collation>,
     ) -> Option<Bounds> {
-        let mut all: Vec<Cow<'b, Bounds>> = conditions.map(Cow::Borrowed).collect();
+        let mut conditions = conditions.map(Cow::Borrowed);
+        let first = conditions.next()?;
+        let Some(second) = conditions.next() else { return Some(first.into_owned()) };
+        let mut all: Vec<Cow<'b, Bounds>> = [first, second].into_iter().chain(conditions).collect();
         while all.len() > 1 {
             let joined = all.chunks(2).map(|pair| match pair {
                 [a, b] => Cow::Owned(a.and(b, collation)),
