@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pymongo
@@ -646,7 +647,7 @@ def test_a_secondary_whose_network_was_cut_comes_back(postgres, tmp_path):
 
 def test_members_over_tls_with_users(tmp_path):
     files = Path(os.environ["MONGODB_TLS_FILES"])
-    with Postgres(tmp_path / "postgres.log", files) as postgres:
+    with Postgres(tmp_path / "postgres.log", files) as postgres, ExitStack() as ending:
         plain = postgres.database()
         url = plain.replace("sslmode=disable", f"sslmode=verify-full&sslrootcert={files}/authority.crt")
         flags = [
@@ -657,6 +658,7 @@ def test_members_over_tls_with_users(tmp_path):
         members = []
         for number in range(2):
             members.append(TlsMember(tmp_path / f"member{number}", url, flags))
+            ending.callback(members[-1].kill)
             until(lambda: members[-1].says("ready on"))
         first, second = members
         with pymongo.MongoClient(first.address, directConnection=True, **tls) as client:
