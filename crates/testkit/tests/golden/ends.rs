@@ -148,8 +148,13 @@ const ENDLESS: &[Endless] = &[
     endless("$allElementsTrue", || often("array", "{$allElementsTrue: ['$c']}")),
     endless("$in", || often("array", "{$in: [-1, '$a']}")),
     endless("$indexOfArray", || often("array", "{$indexOfArray: ['$a', -1]}")),
-    endless("$arrayElemAt", || often("array", "{$arrayElemAt: ['$a', 399999]}")),
-    endless("$size", || often("array", "{$size: '$a'}")),
+    // A loop remembers where items of arrays from outside are.
+    endless("$arrayElemAt", || {
+        often("array", "{$let: {vars: {in_loop: '$a'}, in: {$arrayElemAt: ['$$in_loop', 399999]}}}")
+    }),
+    endless("$size", || {
+        often("array", "{$let: {vars: {in_loop: '$a'}, in: {$size: '$$in_loop'}}}")
+    }),
     endless("$slice", || often("array", "{$slice: ['$a', -1]}")),
     endless("$sortArray", || often("array", "{$size: {$sortArray: {input: '$c', sortBy: -1}}}")),
     endless("$sortArray of documents", || {
